@@ -1,0 +1,1 @@
+"""How it is measured: protocols, attacks, noise and metrics."""

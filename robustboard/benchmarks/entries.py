@@ -1,0 +1,123 @@
+"""Types of the protocols under benchmarks/: one frozen YAML a version, the file's stem is the id.
+
+A protocol whose numbers could change gets a new file with the next version; released files are
+never edited.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from robustboard.fields import Count, Day, EntryId, Exact, Flag, HttpsUrl, Line, Name, Prose, Seed
+from robustboard.registry.entries import DatasetEntry, Norm
+from robustboard.yamls import Frozen
+
+CLEAN = "clean"
+
+
+class Scope(Frozen):
+    """Which datasets a setting applies to: named ones, or every test set of a label space."""
+
+    datasets: tuple[EntryId, ...] = ()
+    label_spaces: tuple[EntryId, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_scope(self) -> Scope:
+        if not self.datasets and not self.label_spaces:
+            raise ValueError("expected datasets or label_spaces, got neither")
+        return self
+
+    def covers(self, dataset: DatasetEntry) -> bool:
+        """Whether the setting applies to this dataset; training sets only when named."""
+        if dataset.id in self.datasets:
+            return True
+        return dataset.role == "test" and dataset.label_space in self.label_spaces
+
+
+class Ladder(Scope):
+    """A setting with perturbation budgets, smallest first."""
+
+    budgets: tuple[Exact, ...] = Field(min_length=1)
+    """Exact fractions of the [0, 1] pixel range (Linf, noise), or L2 lengths in that range."""
+    headline: Exact
+    """The budget whose accuracy stands for the cell on boards."""
+
+    @model_validator(mode="after")
+    def _check_budgets(self) -> Ladder:
+        if list(self.budgets) != sorted(set(self.budgets)) or self.budgets[0] <= 0:
+            raise ValueError("expected budgets above 0 in rising order without repeats")
+        if self.headline not in self.budgets:
+            raise ValueError(f"expected the headline among the budgets, got {self.headline}")
+        return self
+
+
+class AttackSetting(Ladder):
+    """Budgets of an attack with its iterations."""
+
+    steps: Count = 1
+    relative_step: Exact = Fraction(1)
+    """Step size as a fraction of the budget: 1/4 at budget 8/255 is 2/255."""
+
+
+class Clean(Frozen):
+    """Accuracy on unperturbed images."""
+
+    kind: Literal["clean"]
+    settings: tuple[Scope, ...] = Field(min_length=1)
+
+
+class Noise(Frozen):
+    """Random noise, x' = clip(x + size * draw): uniform in [-1, 1] and standard normal (specs 4.1)."""
+
+    kind: Literal["noise"]
+    distributions: tuple[Literal["uniform", "gaussian"], ...] = Field(min_length=1)
+    draws: Count
+    """Independent draws an image; reported as their mean and as worst of all."""
+    settings: tuple[Ladder, ...] = Field(min_length=1)
+
+
+class Attack(Frozen):
+    """A gradient attack on the true label inside a perturbation budget."""
+
+    kind: Literal["attack"]
+    attack: Literal["fgsm", "pgd"]
+    norm: Norm
+    loss: Literal["cross-entropy", "margin"] = "cross-entropy"
+    random_start: Flag = False
+    restarts: Count = 1
+    settings: tuple[AttackSetting, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check_norm(self) -> Attack:
+        for setting in self.settings:
+            if self.norm == "linf" and setting.budgets[-1] > 1:
+                raise ValueError(
+                    f"expected Linf budgets of at most 1 (the whole pixel range), got {setting.budgets[-1]};"
+                    " write 8/255 for eight pixel levels"
+                )
+        return self
+
+
+Procedure = Annotated[Clean | Noise | Attack, Field(discriminator="kind")]
+
+
+class BenchmarkEntry(Frozen):
+    """One protocol at one version."""
+
+    id: Annotated[EntryId, Field(pattern=r"-v[1-9][0-9]*$")]
+    name: Name
+    summary: Prose
+    procedure: Procedure
+    seed: Seed = 0
+    shard_size: Count = 250
+    """Images a stored shard; part of the run key."""
+    source: Line
+    paper: HttpsUrl | None = None
+    added: Day
+
+    def setting_for(self, dataset: DatasetEntry) -> Scope | None:
+        """The first setting that applies to a dataset; None when the protocol does not cover it."""
+        return next((s for s in self.procedure.settings if s.covers(dataset)), None)

@@ -1,0 +1,1 @@
+"""What is measured: models, datasets and label spaces, as entries with pins."""

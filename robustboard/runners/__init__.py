@@ -1,0 +1,1 @@
+"""Where it is run: plan, load, evaluate, store."""

@@ -1,0 +1,225 @@
+"""What a run is and what it yields: RunKey, PredictionTable, Score, Result. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robustboard import jsons
+from robustboard.errors import StoreError
+from robustboard.yamls import Frozen
+
+CODE_VERSION = 1
+"""Raised by hand when the evaluation code changes in a way that can move a number."""
+
+SampleStatus = Literal["ok", "already-wrong", "skipped"]
+STATUSES: tuple[SampleStatus, ...] = ("ok", "already-wrong", "skipped")
+"""ok: predicted on this condition's image. already-wrong: wrong on the clean image, so never attacked,
+and counted wrong. skipped: the image could not be read and the run was told to go on."""
+
+
+class Subset(Frozen):
+    """A seeded sample of a dataset, spread over its classes; a partial run is never ranked."""
+
+    count: int
+    seed: int
+
+
+class RunKey(Frozen):
+    """Everything that may change a number; equal keys, equal predictions.
+
+    Batch size, workers, shard order, threads and the clock are not in it.
+    """
+
+    format: Literal["robustboard.run/1"] = "robustboard.run/1"
+    code: int
+    model: str
+    model_digest: str
+    """Of the entry's source, loader, architecture, label space, input spec and prompts."""
+    weights_sha256: str
+    """Of the weights as loaded: the file, or the list of files."""
+    dataset: str
+    dataset_digest: str
+    """Of the entry's source, columns, label map, class subset, native size and channels."""
+    data_fingerprint: str
+    """Of ids, labels and image bytes as read."""
+    labels_digest: str
+    """Of the label space and the class subset."""
+    benchmark: str
+    protocol_digest: str
+    seed: int
+    precision: Literal["float32", "bfloat16"]
+    shard_size: int
+    subset: Subset | None = None
+    software: dict[str, str]
+    """Library → major.minor version, for those whose code computes the outputs."""
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits that name the run."""
+        return jsons.digest("robustboard.run/1", self.model_dump(mode="json"))
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field("sample_id", pa.string(), nullable=False),
+        pa.field("condition", pa.string(), nullable=False),
+        pa.field("label", pa.int32(), nullable=False),
+        pa.field("predicted", pa.int32(), nullable=False),
+        pa.field("confidence", pa.float32(), nullable=False),
+        pa.field("distance", pa.float32(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionTable:
+    """One row an image and condition, checked once, on construction.
+
+    Columns: sample_id; condition (`clean`, `linf 8/255`, `uniform 1/10 draw 0`); label and
+    predicted, class indices from 0 (predicted is -1 only where status is skipped); confidence, the
+    softmax share of the predicted class in [0, 1]; distance, the size of the perturbation in the
+    protocol's norm, in [0, 1] pixel units; status, see STATUSES.
+    """
+
+    table: pa.Table
+
+    def __post_init__(self) -> None:
+        """Raise StoreError when columns, ranges or (sample, condition) pairs are not as promised."""
+        if self.table.schema.names != SCHEMA.names or not self.table.schema.equals(SCHEMA):
+            raise StoreError(f"predictions: expected columns {SCHEMA.names}, got {self.table.schema.names}")
+        for name in ("confidence", "distance"):
+            if not np.isfinite(self.column(name)).all():
+                raise StoreError(f"predictions: {name} holds a number that is not finite")
+        statuses = set(self.table.column("status").unique().to_pylist())
+        if not statuses <= set(STATUSES):
+            raise StoreError(f"predictions: expected status among {STATUSES}, got {sorted(statuses)}")
+        label, predicted = self.column("label"), self.column("predicted")
+        skipped = self.column("status") == "skipped"
+        if (label < 0).any() or (predicted[~skipped] < 0).any():
+            raise StoreError("predictions: a label or predicted class is negative")
+        pairs = self.table.select(["sample_id", "condition"]).group_by(["sample_id", "condition"])
+        if pairs.aggregate([]).num_rows != self.table.num_rows:
+            raise StoreError("predictions: a sample stands twice in one condition")
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        sample_id: Sequence[str],
+        condition: str,
+        label: npt.NDArray[Any],
+        predicted: npt.NDArray[Any],
+        confidence: npt.NDArray[Any],
+        distance: npt.NDArray[Any],
+        status: Sequence[str],
+    ) -> PredictionTable:
+        """The table of one condition from equally long columns."""
+        count = len(sample_id)
+        columns = [
+            pa.array(list(sample_id), pa.string()),
+            pa.array([condition] * count, pa.string()),
+            pa.array(np.asarray(label, np.int32)),
+            pa.array(np.asarray(predicted, np.int32)),
+            pa.array(np.asarray(confidence, np.float32)),
+            pa.array(np.asarray(distance, np.float32)),
+            pa.array(list(status), pa.string()),
+        ]
+        return cls(pa.Table.from_arrays(columns, schema=SCHEMA))
+
+    @classmethod
+    def concat(cls, tables: Sequence[PredictionTable]) -> PredictionTable:
+        """Rows of several tables, one after another."""
+        return cls(pa.concat_tables([t.table for t in tables]).combine_chunks())
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """One column as a NumPy array (text columns as objects)."""
+        return np.asarray(self.table.column(name).to_numpy(zero_copy_only=False))
+
+    def conditions(self) -> list[str]:
+        """Conditions in order of first appearance."""
+        return list(dict.fromkeys(self.table.column("condition").to_pylist()))
+
+    def only(self, condition: str) -> PredictionTable:
+        """Rows of one condition, in stored order."""
+        mask = pc.equal(self.table.column("condition"), condition)
+        return PredictionTable(self.table.filter(mask))
+
+
+class Score(Frozen):
+    """One number with all that is needed to believe it.
+
+    `value`, `low` and `high` are in `unit`; all three are None exactly when `status` is undefined, and
+    then `reason` says why. `low` and `high` bound the 95 % interval. `correct` is the integer count
+    behind a share, None for scores that are no share.
+    """
+
+    metric: str
+    condition: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    correct: int | None = None
+    unit: Literal["share", "count", "ratio"] = "share"
+    direction: Literal["higher", "lower", "none"] = "higher"
+    interval: Literal["wilson-95", "bootstrap-95", "none"] = "wilson-95"
+    status: Literal["ok", "undefined"] = "ok"
+    reason: str | None = None
+
+
+class Facts(Frozen):
+    """Circumstances of a run that do not belong in its key; they differ from run to run."""
+
+    seconds: float
+    """Wall time of evaluation, summed over shards, without loading."""
+    peak_memory_bytes: int
+    batch_size: int
+    threads: int
+    device: str
+    parameters: int
+    macs: int | None
+    """Multiply-accumulates of one image's forward pass; None where they could not be counted."""
+    environment: dict[str, str]
+    finished_at: str
+    """UTC, ISO 8601, to the second; provenance only."""
+
+
+class ShardRecord(Frozen):
+    """One stored shard: rows of a contiguous range of samples."""
+
+    name: str
+    rows: int
+    sha256: str
+
+
+class Result(Frozen):
+    """The summary of one cell, rebuilt byte for byte from predictions and facts."""
+
+    format: Literal["robustboard.result/1"] = "robustboard.result/1"
+    key: RunKey
+    key_digest: str
+    status: Literal["verified"] = "verified"
+    """This project ran it; only a run record can yield a Result."""
+    images: int
+    """Images in the dataset entry."""
+    evaluated: int
+    """Images measured here; fewer than `images` for a partial run."""
+    skipped: int
+    headline: str
+    """Metric and condition that stand for the cell on boards: `robust_accuracy@linf 8/255`."""
+    scores: tuple[Score, ...]
+    shards: tuple[ShardRecord, ...]
+    facts: Facts
+
+    @property
+    def complete(self) -> bool:
+        """Whether every image of the dataset was measured."""
+        return self.key.subset is None and self.skipped == 0 and self.evaluated == self.images
