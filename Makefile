@@ -1,0 +1,52 @@
+# Two commands do everything:  make leaderboard   and   make test
+PYTHON ?= python3.11
+ifeq ($(shell command -v $(PYTHON) 2>/dev/null),)
+PYTHON := python3
+endif
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help leaderboard test test-long lint schemas clean
+
+help:
+	@echo "make leaderboard   install, measure the embedded demo, write site/_build/index.html"
+	@echo "make test          install with dev extras, run lint, types, import contracts and tests"
+	@echo "make test-long     the batteries that take minutes"
+	@echo "make lint          only lint, types and import contracts"
+	@echo "make schemas       rewrite the JSON Schemas under registry/schema"
+
+leaderboard: .venv/.installed
+	@$(BIN)/robustboard demo
+
+test: .venv/.installed-dev lint
+	@sh tests/system-packages.sh
+	@$(BIN)/python -m pytest -q -m "not long"
+
+test-long: .venv/.installed-dev
+	@sh tests/system-packages.sh
+	@$(BIN)/python -m pytest -q -m long
+
+lint: .venv/.installed-dev
+	@$(BIN)/ruff check robustboard tests
+	@$(BIN)/ruff format --check --quiet robustboard tests
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+schemas: .venv/.installed
+	@$(BIN)/python -m robustboard.registry.schema
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: pyproject.toml | .venv/bin/python
+	@echo "Installing robustboard into .venv (the first time downloads PyTorch: some minutes)"
+	@$(PIP) --editable .
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml | .venv/bin/python
+	@echo "Installing robustboard with its development tools into .venv"
+	@$(PIP) --editable '.[dev]'
+	@touch $@ .venv/.installed
+
+clean:
+	rm -rf site/_build runs dist
