@@ -9,6 +9,7 @@ from pathlib import Path
 from robustboard.errors import WorkspaceError
 
 VARIABLE = "ROBUSTBOARD_WORKSPACE"
+OUTPUT_VARIABLE = "ROBUSTBOARD_OUTPUT"
 MARK = Path("registry") / "lock.yaml"
 PACKAGE = Path(__file__).resolve().parent
 
@@ -81,8 +82,10 @@ def _is_workspace(folder: Path) -> bool:
     return (folder / MARK).is_file()
 
 
-def find(explicit: Path | None = None, start: Path | None = None) -> Workspace:
-    """The workspace to use.
+def find(
+    explicit: Path | None = None, *, output: Path | None = None, start: Path | None = None
+) -> Workspace:
+    """The workspace to use; `output`, or the variable ROBUSTBOARD_OUTPUT, sends what is made elsewhere.
 
     In this order: `explicit` (the option --workspace), the variable ROBUSTBOARD_WORKSPACE, the
     nearest folder at or above `start` (the working folder) that has a registry/lock.yaml, the
@@ -91,7 +94,12 @@ def find(explicit: Path | None = None, start: Path | None = None) -> Workspace:
     Raises WorkspaceError when a named folder is no workspace, or when nothing is found: an
     absent registry is never an empty one.
     """
-    here = (start or Path.cwd()).resolve()
+    found = _content(explicit, (start or Path.cwd()).resolve())
+    elsewhere = output or (Path(os.environ[OUTPUT_VARIABLE]) if os.environ.get(OUTPUT_VARIABLE) else None)
+    return found if elsewhere is None else Workspace(found.content, elsewhere.resolve())
+
+
+def _content(explicit: Path | None, here: Path) -> Workspace:
     named = explicit or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if named is not None:
         folder = named.resolve()
