@@ -1,0 +1,147 @@
+"""What a model, a dataset and its labels are, as digests for the run key. No torch here."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robustboard import jsons
+from robustboard.errors import CellError, LockError
+from robustboard.registry.entries import (
+    ClassSubset,
+    DatasetEntry,
+    LabelSpace,
+    LockedEntry,
+    ModelEntry,
+    TrainedWeights,
+)
+from robustboard.workspace import Workspace
+from robustboard.yamls import Frozen
+
+if TYPE_CHECKING:
+    from robustboard.registry.lock import Lock
+
+TRAINING_VERSION = 1
+"""Raised by hand when training changes in a way that yields other weights."""
+
+LIBRARIES: dict[str, tuple[str, ...]] = {"timm": ("torch", "timm"), "open_clip": ("torch", "open_clip_torch")}
+"""Loader → distributions whose code computes the outputs; plugins count as torch alone."""
+
+
+class Sidecar(Frozen):
+    """What is known about weights trained here; lies beside them as JSON and is written last."""
+
+    format: str = "robustboard.weights/1"
+    sha256: str
+    """Of the weights file."""
+    recipe_digest: str
+    data_fingerprint: str
+    """Of the training images and labels as read."""
+    seconds: float
+    """Wall time of training."""
+    software: dict[str, str]
+    threads: int
+    accuracy: float
+    """Share of the training images that the final network gets right."""
+
+
+def model_digest(entry: ModelEntry) -> str:
+    """Digest of everything in the entry that shapes the outputs.
+
+    Source, loader, architecture, label space, input and prompts; not the id, the name or prose, so
+    that a corrected licence leaves results valid.
+    """
+    parts = {"source", "loader", "architecture", "label_space", "input", "zero_shot"}
+    return jsons.digest("robustboard.model/1", entry.model_dump(mode="json", include=parts))
+
+
+def dataset_digest(entry: DatasetEntry) -> str:
+    """Digest of everything in the entry that shapes images or labels; mirrors hold the same images."""
+    parts = {"source", "label_space", "label_map", "class_subset", "native_size", "channels"}
+    return jsons.digest("robustboard.dataset/1", entry.model_dump(mode="json", include=parts))
+
+
+def labels_digest(space: LabelSpace, subset: ClassSubset | None = None) -> str:
+    """Digest of the classes, their names and order, and of the class subset in its order."""
+    classes = [[key, name] for key, name in space.classes.items()]
+    chosen = list(subset.classes) if subset is not None else None
+    return jsons.digest("robustboard.labels/1", {"classes": classes, "subset": chosen})
+
+
+def software(entry: ModelEntry) -> dict[str, str]:
+    """Library → major.minor version, for those whose code computes the outputs of this model."""
+    names = LIBRARIES.get(entry.loader, ("torch",))
+    return {name: ".".join(metadata.version(name).split("+")[0].split(".")[:2]) for name in names}
+
+
+def recipe_digest(entry: ModelEntry) -> str:
+    """Digest that names weights trained here: recipe, seed, network and input.
+
+    For entries with such a recipe alone.
+    """
+    parts = {"source", "loader", "architecture", "label_space", "input"}
+    value = {"version": TRAINING_VERSION, **entry.model_dump(mode="json", include=parts)}
+    return jsons.digest("robustboard.recipe/1", value)
+
+
+def trained_path(entry: ModelEntry, workspace: Workspace) -> Path:
+    """Where weights trained from this entry's recipe lie, or will."""
+    return workspace.runs / "weights" / f"{recipe_digest(entry)}.safetensors"
+
+
+def read_sidecar(entry: ModelEntry, workspace: Workspace) -> Sidecar | None:
+    """What is known about the weights trained here; None while they are still to be trained.
+
+    Raises StoreError when the sidecar is damaged.
+    """
+    weights = trained_path(entry, workspace)
+    path = weights.with_suffix(".json")
+    if not path.is_file() or not weights.is_file():
+        return None
+    name = workspace.show(path)
+    return Sidecar.model_validate(jsons.strict(path.read_bytes(), name))
+
+
+def locked(entry: ModelEntry, lock: Lock) -> LockedEntry:
+    """The locked files of a model whose weights come from elsewhere, at least one.
+
+    Raises CellError (unlocked) with the command that mends it.
+    """
+    try:
+        found = lock.require("model", entry.id)
+    except LockError as error:
+        raise CellError("unlocked", str(error)) from error
+    if not found.files:
+        raise CellError(
+            "unlocked",
+            f"the lock names no file of model/{entry.id}:"
+            f" run `robustboard lock model/{entry.id}` with network",
+        )
+    return found
+
+
+def files_digest(found: LockedEntry) -> str:
+    """SHA-256 of a model's weights: the file's own, or the digest of the list where there are several."""
+    if len(found.files) == 1:
+        return found.files[0].sha256
+    listed = sorted([file.path, file.sha256] for file in found.files)
+    return jsons.digest("robustboard.weights/1", listed)
+
+
+def weights_identity(entry: ModelEntry, *, workspace: Workspace, lock: Lock) -> str | None:
+    """SHA-256 of the weights that a run would use; None while they are still to be trained.
+
+    Raises CellError (unlocked) for weights from elsewhere without a pin.
+    """
+    if isinstance(entry.source, TrainedWeights):
+        sidecar = read_sidecar(entry, workspace)
+        return sidecar.sha256 if sidecar is not None else None
+    return files_digest(locked(entry, lock))
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes (64 hex digits)."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,123 @@
+"""Entry and weights → classifier: one function a loader, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robustboard.errors import CellError, UserError, echo
+from robustboard.registry.entries import LabelSpace, ModelEntry, PackageWeights
+from robustboard.runners.classifier import Classifier
+from robustboard.runners.networks import build_network
+from robustboard.runners.tensors import State, read_state
+from robustboard.runners.weights import Weights
+
+Loader = Callable[[ModelEntry, LabelSpace, Weights], Classifier]
+
+GROUP = "robustboard.loaders"
+"""Entry points of installed plugins: `NAME = module:function`, a function like those in LOADERS."""
+
+
+def load_classifier(
+    entry: ModelEntry, space: LabelSpace, weights: Weights, *, allow_plugins: bool = False
+) -> Classifier:
+    """The frozen classifier of an entry over the classes of its label space.
+
+    Raises CellError when the weights do not fit (load), the head's width is not the number of
+    classes (class-count) or a weight is no number (non-finite); UserError for a loader from a
+    plugin unless `allow_plugins`.
+    """
+    if entry.loader.startswith("plugin:"):
+        return _plugin(entry.loader.removeprefix("plugin:"), allowed=allow_plugins)(entry, space, weights)
+    return LOADERS[entry.loader](entry, space, weights)
+
+
+def load_timm(entry: ModelEntry, space: LabelSpace, weights: Weights) -> Classifier:
+    """A timm network with the stored weights, every tensor of it and no other."""
+    classes = len(space.classes)
+    stored = read_state(weights.path, pickle_allowed=isinstance(entry.source, PackageWeights))
+    with torch.random.fork_rng(devices=[]):
+        network = build_network(entry, classes)
+    wanted = network.state_dict()
+    if entry.architecture.state_map == "position":
+        stored = match_by_position(stored, wanted)
+    _check_head(network, stored, classes)
+    _check_fit(stored, wanted)
+    network.load_state_dict(stored, strict=True)
+    return Classifier(network, entry.input, classes)
+
+
+def match_by_position(stored: State, wanted: Mapping[str, Tensor]) -> State:
+    """Stored tensors under the network's names, matched in order.
+
+    Only for files in which the same tensors stand in the same order under other names: equal
+    count, and for each pair the same shape and the same last part of the name. Raises CellError.
+    """
+    if len(stored) != len(wanted):
+        raise CellError("load", f"expected {len(wanted)} tensors, the file holds {len(stored)}")
+    matched: State = {}
+    for (name, tensor), (target, place) in zip(stored.items(), wanted.items(), strict=True):
+        same_part = name.rsplit(".", 1)[-1] == target.rsplit(".", 1)[-1]
+        # A head of another width is left to the class check, which names both numbers.
+        if not same_part or (tensor.shape[1:] != place.shape[1:] or tensor.ndim != place.ndim):
+            raise CellError(
+                "load",
+                f"tensor {echo(name)} {tuple(tensor.shape)} does not match {target} {tuple(place.shape)}",
+            )
+        matched[target] = tensor
+    return matched
+
+
+def _check_head(network: nn.Module, stored: State, classes: int) -> None:
+    """Raise CellError (class-count) when a stored head has another width than the label space."""
+    config: Any = getattr(network, "default_cfg", None) or {}
+    heads = config.get("classifier") or ()
+    for head in [heads] if isinstance(heads, str) else heads:
+        for kind in ("weight", "bias"):
+            tensor = stored.get(f"{head}.{kind}")
+            if tensor is not None and tensor.shape[0] != classes:
+                raise CellError(
+                    "class-count",
+                    f"the weights have a head of {tensor.shape[0]} classes, the label space has {classes}",
+                )
+
+
+def _check_fit(stored: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Raise CellError (load) unless names and shapes are the same on both sides."""
+    missing = [name for name in wanted if name not in stored]
+    surplus = [name for name in stored if name not in wanted]
+    if missing or surplus:
+        parts = []
+        if missing:
+            parts.append(f"{len(missing)} tensor(s) missing, first {echo(missing[0])}")
+        if surplus:
+            parts.append(f"{len(surplus)} unknown, first {echo(surplus[0])}")
+        raise CellError("load", f"the weights do not fit the architecture: {'; '.join(parts)}")
+    for name, tensor in stored.items():
+        if tensor.shape != wanted[name].shape:
+            raise CellError(
+                "load",
+                f"the weights do not fit the architecture: {echo(name)} has shape {tuple(tensor.shape)},"
+                f" expected {tuple(wanted[name].shape)}",
+            )
+
+
+def _plugin(name: str, *, allowed: bool) -> Loader:
+    found = {point.name: point for point in metadata.entry_points(group=GROUP)}
+    if not allowed:
+        raise UserError(
+            f"loader plugin:{name} runs code that is not part of robustboard:"
+            " pass --allow-plugins when you trust it"
+        )
+    if name not in found:
+        known = ", ".join(sorted(found)) or "none is installed"
+        raise CellError("load", f"no installed distribution offers the loader {echo(name)} (known: {known})")
+    loader: Loader = found[name].load()
+    return loader
+
+
+LOADERS: dict[str, Loader] = {"timm": load_timm}

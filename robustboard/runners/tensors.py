@@ -1,0 +1,120 @@
+"""Weights files → tensors, without running anything that a stranger wrote."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from robustboard import jsons
+from robustboard.errors import CellError, StoreError, UserError, echo
+
+State = dict[str, Tensor]
+
+MAX_HEADER = 100_000_000
+"""Bytes of JSON at the start of a safetensors file; the format's own limit."""
+
+UNSAFE_VARIABLE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+_PICKLES = (".pth", ".bin", ".pt")
+
+
+def refuse_unsafe_environment() -> None:
+    """Raise UserError where the environment makes torch run code from weights files."""
+    if os.environ.get(UNSAFE_VARIABLE):
+        raise UserError(
+            f"{UNSAFE_VARIABLE} is set: expected it unset, since it lets weights files run code;"
+            f" run `unset {UNSAFE_VARIABLE}` first"
+        )
+
+
+def describe_impostor(path: Path) -> str | None:
+    """What a file is that only bears the name of a weights file; None when nothing speaks against it."""
+    with path.open("rb") as file:
+        start = file.read(512)
+    text = start.lstrip().lower()
+    if not start:
+        return "it is empty"
+    if text.startswith((b"<!doctype", b"<html", b"<?xml", b"<head")):
+        return "it looks like HTML, a web page saved in its place"
+    if start.startswith(b"version https://git-lfs"):
+        return "it is a Git LFS pointer, not the file itself"
+    return None
+
+
+def read_state(path: Path, *, pickle_allowed: bool = False) -> State:
+    """Name → tensor (CPU) of a .safetensors file, or of a .pth, .pt or .bin where `pickle_allowed`.
+
+    Pickles are read by torch's restricted reader alone, which builds tensors and containers and
+    nothing else; a caller allows them only for a file whose SHA-256 it has checked. Raises
+    CellError: load for anything that is no whole weights file, non-finite for NaN or infinity.
+    """
+    refuse_unsafe_environment()
+    impostor = describe_impostor(path)
+    if impostor:
+        raise CellError("load", f"{path.name} is no weights file: {impostor}")
+    if path.suffix == ".safetensors":
+        state = _read_safetensors(path)
+    elif path.suffix in _PICKLES and pickle_allowed:
+        state = _read_pickle(path)
+    else:
+        raise CellError("load", f"{path.name}: expected a .safetensors file")
+    for name, tensor in state.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise CellError("non-finite", f"{path.name}: tensor {echo(name)} holds NaN or infinity")
+    return state
+
+
+def _read_safetensors(path: Path) -> State:
+    _check_header(path)
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            return {name: file.get_tensor(name) for name in file.offset_keys()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CellError("load", f"{path.name} is damaged or cut short: {_first_line(error)}") from error
+
+
+def _check_header(path: Path) -> None:
+    """Refuse what the library accepts: a tensor named twice, where the last one would win."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > MAX_HEADER or length > path.stat().st_size:
+            raise CellError("load", f"{path.name} is damaged or cut short: its header does not fit the file")
+        header = file.read(length)
+    try:
+        jsons.strict(header, path.name)
+    except StoreError as error:
+        raise CellError(
+            "load", f"{path.name} is damaged: its header is wrong: {_first_line(error)}"
+        ) from error
+
+
+def _read_pickle(path: Path) -> State:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (
+        pickle.UnpicklingError,
+        RuntimeError,
+        EOFError,
+        OSError,
+        ValueError,
+        KeyError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise CellError(
+            "load", f"{path.name} is damaged, or holds more than tensors: {_first_line(error)}"
+        ) from error
+    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
+        content = content["state_dict"]
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise CellError("load", f"{path.name}: expected a table of named tensors, got something else")
+    return dict(content)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:160] if lines else type(error).__name__
