@@ -1,12 +1,47 @@
-"""Files that are whole or absent, also after kill -9 and power loss."""
+"""Files that are whole or absent, also after kill -9 and power loss.
+
+Two ways to put a file in place: `write` replaces what was there, `publish` never does: the first
+writer wins. Both go through a temporary file beside the target, flush it, move it into place in
+one step and flush the folder, so that a file that was there once these functions returned is
+there, whole, after the power fails. Every call to the operating system that changes the disk
+stands in this module.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from robustboard.errors import DiskFullError, StoreError
+
 TEMPORARY = ".partial-"
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+@contextmanager
+def _told(path: Path, needed: int = 0) -> Iterator[None]:
+    """Turn the system's refusals into one line that names the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise DiskFullError(path.as_posix(), needed, _free(path)) from error
+        raise StoreError(f"{path.as_posix()}: cannot write: {error.strerror or error}") from error
+
+
+def _free(path: Path) -> int:
+    folder = path
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
 
 
 def sync_folder(folder: Path) -> None:
@@ -19,39 +54,139 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its parents, and flush the parent of each one created."""
-    missing = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    for path in reversed(missing):
-        path.mkdir(exist_ok=True)
-        sync_folder(path.parent)
+    """Create a folder and its parents, and flush the parent of each one created.
 
-
-def write(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`: a reader sees the old bytes or all the new ones.
-
-    The bytes go to a temporary file beside it, are flushed, renamed over the path, and the
-    folder is flushed. The temporary file goes away when anything fails.
+    Raises DiskFullError or StoreError when the system refuses.
     """
-    make_folder(path.parent)
-    partial = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}-{path.name}")
+    missing = []
+    existing = folder
+    while not existing.exists():
+        missing.append(existing)
+        existing = existing.parent
+    with _told(folder):
+        for path in reversed(missing):
+            path.mkdir(exist_ok=True)
+            sync_folder(path.parent)
+
+
+def _mark() -> str:
+    """Start of the names of this process's temporary files."""
+    host = "".join(c if c.isalnum() else "_" for c in socket.gethostname())
+    return f"{TEMPORARY}{host}-{os.getpid()}-"
+
+
+@contextmanager
+def _flushed(path: Path, data: bytes) -> Iterator[Path]:
+    """A temporary file beside `path` with the bytes flushed; gone afterwards, whatever happens."""
+    partial = path.with_name(f"{_mark()}{secrets.token_hex(8)}")
     try:
         with partial.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
+        yield partial
+    finally:
         partial.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`: a reader sees the old bytes or all the new ones.
+
+    Raises DiskFullError or StoreError; the old bytes then stay.
+    """
+    make_folder(path.parent)
+    with _told(path, len(data)):
+        with _flushed(path, data) as partial:
+            partial.replace(path)
+        sync_folder(path.parent)
+
+
+def publish(path: Path, data: bytes) -> bool:
+    """Put `data` at `path` unless a file is there already: the first writer wins.
+
+    Returns whether `path` now holds exactly these bytes, be they ours or an equal writer's. Two
+    processes may publish at once without any lock. Raises DiskFullError or StoreError.
+    """
+    make_folder(path.parent)
+    with _told(path, len(data)):
+        with _flushed(path, data) as partial:
+            first = _link(partial, path)
+        sync_folder(path.parent)
+        return first or path.read_bytes() == data
+
+
+def _link(partial: Path, path: Path) -> bool:
+    """Give the flushed file its name; False when the name is taken."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        if path.exists():
+            return False
+        partial.replace(path)
+    return True
+
+
+def remove(path: Path) -> None:
+    """Delete a file if it is there, and flush the folder."""
+    with _told(path):
+        if path.exists():
+            path.unlink(missing_ok=True)
+            sync_folder(path.parent)
+
+
+def quarantine(path: Path, folder: Path, name: str) -> Path:
+    """Move a damaged file out of the way into `folder`, under a name that is not taken yet."""
+    make_folder(folder)
+    target = folder / f"{name}.{secrets.token_hex(4)}"
+    with _told(path):
+        path.replace(target)
+        sync_folder(folder)
+        sync_folder(path.parent)
+    return target
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def sweep(folder: Path) -> int:
-    """Delete the temporary files that killed writers left in `folder`; how many there were."""
-    leftovers = list(folder.glob(f"{TEMPORARY}*")) if folder.is_dir() else []
-    for path in leftovers:
-        path.unlink(missing_ok=True)
-    return len(leftovers)
+    """Delete the temporary files that dead writers of this machine left in `folder`; how many."""
+    prefix = _mark().rsplit("-", 2)[0] + "-"
+    swept = 0
+    for path in folder.glob(f"{prefix}*") if folder.is_dir() else ():
+        owner = path.name.removeprefix(prefix).split("-")[0]
+        if owner.isdigit() and not _alive(int(owner)):
+            path.unlink(missing_ok=True)
+            swept += 1
+    return swept
+
+
+@contextmanager
+def exclusive(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold the advisory lock of a folder; yields False, at once, when another holds it and not `wait`.
+
+    The lock goes with the process, so a killed holder never blocks the next one. Where the file
+    system has no locks this yields True: locks save double work, `publish` keeps it correct.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        held = True
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            held = False
+        except OSError:
+            pass
+        yield held
+    finally:
+        os.close(handle)

@@ -7,7 +7,8 @@ RobustboardError            one readable line on stderr, no traceback
 │   ├── WorkspaceError      no registry where one was expected
 │   └── LockError           a pin that is missing, unresolved or moved
 ├── CellError               exit code 1: one cell could not be measured; the others go on
-└── StoreError              exit code 1: stored bytes are damaged or contradict each other
+├── StoreError              exit code 1: stored bytes are damaged or contradict each other
+└── DiskFullError           exit code 3: no room; what is stored stays, the same command goes on later
 
 Anything else that escapes is a defect of robustboard and keeps its traceback.
 """
@@ -33,6 +34,8 @@ FailureKind = Literal[
     "budget",
     "unlocked",
     "extra-missing",
+    "store",
+    "disk-full",
 ]
 
 MAX_ECHO = 60
@@ -134,3 +137,14 @@ class CellError(RobustboardError):
 
 class StoreError(RobustboardError):
     """Stored bytes are damaged or contradict each other."""
+
+
+class DiskFullError(RobustboardError):
+    """There is no room for a file; everything stored before stays whole."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, path: str, needed: int, free: int) -> None:
+        self.needed = needed
+        self.free = free
+        super().__init__(f"{path}: no room on the disk: {needed} bytes needed, {free} free")

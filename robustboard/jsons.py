@@ -1,15 +1,20 @@
-"""Canonical JSON: one value, one sequence of bytes; and a reader that refuses what JSON forbids."""
+"""Canonical JSON: one value, one sequence of bytes; and readers that refuse everything else."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from robustboard.errors import StoreError, echo
 
+SEAL = "sha256"
+M = TypeVar("M", bound=BaseModel)
 
-def canonical(value: Any) -> bytes:
+
+def canonical(value: object) -> bytes:
     """UTF-8 JSON with sorted keys, two-space indent, shortest round-trip floats and a final newline.
 
     Raises ValueError for NaN and infinities: undefined is null, with a reason beside it.
@@ -18,7 +23,7 @@ def canonical(value: Any) -> bytes:
     return text.encode("ascii") + b"\n"
 
 
-def digest(domain: str, value: Any) -> str:
+def digest(domain: str, value: object) -> str:
     """SHA-256 (64 hex digits) of the compact canonical JSON of `value`, prefixed by a domain name.
 
     The domain keeps equal values of different meaning apart, so that a key of one kind can
@@ -34,7 +39,7 @@ def strict(data: bytes, name: str) -> Any:
     Raises StoreError that names the file.
     """
 
-    def refuse_constant(text: str) -> Any:
+    def refuse_constant(text: str) -> NoReturn:
         raise StoreError(f"{name}: expected a JSON number, got {echo(text)}")
 
     def finite(text: str) -> float:
@@ -52,8 +57,38 @@ def strict(data: bytes, name: str) -> Any:
         return found
 
     try:
-        return json.loads(
-            data, parse_constant=refuse_constant, parse_float=finite, object_pairs_hook=unique
-        )
+        return json.loads(data, parse_constant=refuse_constant, parse_float=finite, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{name}: not JSON: {error}") from error
+
+
+def model(value: object, kind: type[M], name: str) -> M:
+    """A parsed JSON value as a model; StoreError with file, field and what is wrong."""
+    try:
+        return kind.model_validate_json(canonical(value))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"])) or "(whole file)"
+        raise StoreError(f"{name}: {field}: {first['msg']}, got {echo(first['input'])}") from error
+
+
+def seal(entry: BaseModel) -> bytes:
+    """Canonical JSON of a model, with the SHA-256 of its content under the key `sha256`."""
+    value = entry.model_dump(mode="json")
+    return canonical({**value, SEAL: digest("robustboard.seal/1", value)})
+
+
+def unseal(data: bytes, kind: type[M], name: str) -> M:
+    """The model that `seal` wrote, byte for byte.
+
+    Raises StoreError, naming file and field, when a single byte differs from what was sealed.
+    """
+    value = strict(data, name)
+    if not isinstance(value, dict) or not isinstance(value.get(SEAL), str):
+        raise StoreError(f"{name}: {SEAL}: expected the hash of the content, got none")
+    if canonical(value) != data:
+        raise StoreError(f"{name}: expected canonical JSON (sorted keys, two spaces), got other bytes")
+    found = value.pop(SEAL)
+    if found != digest("robustboard.seal/1", value):
+        raise StoreError(f"{name}: {SEAL}: the content has another hash: the file is damaged or was edited")
+    return model(value, kind, name)

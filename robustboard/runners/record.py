@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import model_validator
 
 from robustboard import jsons
 from robustboard.errors import StoreError
+from robustboard.fields import Count, Index, Seed
 from robustboard.yamls import Frozen
 
 CODE_VERSION = 1
@@ -27,8 +29,8 @@ and counted wrong. skipped: the image could not be read and the run was told to 
 class Subset(Frozen):
     """A seeded sample of a dataset, spread over its classes; a partial run is never ranked."""
 
-    count: int
-    seed: int
+    count: Count
+    seed: Seed
 
 
 class RunKey(Frozen):
@@ -166,13 +168,30 @@ class Score(Frozen):
     value: float | None
     low: float | None
     high: float | None
-    n: int
-    correct: int | None = None
+    n: Index
+    correct: Index | None = None
     unit: Literal["share", "count", "ratio"] = "share"
     direction: Literal["higher", "lower", "none"] = "higher"
     interval: Literal["wilson-95", "bootstrap-95", "none"] = "wilson-95"
     status: Literal["ok", "undefined"] = "ok"
     reason: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Score:
+        defined = self.status == "ok"
+        if (self.value is not None) != defined or (self.reason is None) != defined:
+            raise ValueError("expected a value when status is ok, and null with a reason when undefined")
+        if (self.low is None) != (self.high is None) or (self.low is not None and not defined):
+            raise ValueError("expected both ends of the interval or neither, and neither when undefined")
+        if self.value is None:
+            return self
+        if self.unit == "share" and not 0 <= self.value <= 1:
+            raise ValueError(f"expected a share from 0 to 1, got {self.value}")
+        if self.low is not None and self.high is not None and not self.low <= self.value <= self.high:
+            raise ValueError(f"expected low <= value <= high, got {self.low}, {self.value}, {self.high}")
+        if self.correct is not None and self.correct > self.n:
+            raise ValueError(f"expected at most n = {self.n} correct, got {self.correct}")
+        return self
 
 
 class Facts(Frozen):
@@ -196,8 +215,48 @@ class ShardRecord(Frozen):
     """One stored shard: rows of a contiguous range of samples."""
 
     name: str
-    rows: int
+    rows: Index
     sha256: str
+
+
+class ConditionCount(Frozen):
+    """Rows of one condition, and those whose predicted class is the label."""
+
+    condition: str
+    total: Index
+    correct: Index
+
+
+class RunPlan(Frozen):
+    """What a run will hold, fixed before its first row; equal for everyone with the same key."""
+
+    format: Literal["robustboard.plan/1"] = "robustboard.plan/1"
+    key: RunKey
+    key_digest: str
+    images: Index
+    """Images in the dataset."""
+    skipped: Index
+    """Images that could not be read and that the run was told to leave out."""
+    evaluated: Index
+    """Images to measure."""
+    samples_digest: str
+    """Of the sample ids to measure and their labels, in order."""
+    conditions: tuple[str, ...]
+
+    @property
+    def shards(self) -> tuple[range, ...]:
+        """Which samples each shard holds: contiguous ranges of the key's shard size."""
+        step = self.key.shard_size
+        return tuple(range(i, min(i + step, self.evaluated)) for i in range(0, self.evaluated, step))
+
+
+class RunRecord(Frozen):
+    """The last file of a run; once it is there, the run is finished. Equal keys, equal bytes."""
+
+    format: Literal["robustboard.record/1"] = "robustboard.record/1"
+    plan: RunPlan
+    shards: tuple[ShardRecord, ...]
+    counts: tuple[ConditionCount, ...]
 
 
 class Result(Frozen):
