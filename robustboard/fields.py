@@ -10,7 +10,7 @@ import re
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -80,15 +80,22 @@ def _pattern(expression: str, expected: str) -> Any:
     return BeforeValidator(check)
 
 
+ID_RULE = "an id of 2 to 64 characters a-z 0-9 . _ - without --, no reserved file name"
+
+
+def is_entry_id(text: str) -> bool:
+    """Whether a text can be the id of an entry, and so the stem of a file on every system."""
+    return bool(
+        re.fullmatch(r"[a-z0-9][a-z0-9._-]{1,63}", text)
+        and "--" not in text
+        and not text.endswith(".")
+        and not _RESERVED.fullmatch(text)
+    )
+
+
 def _entry_id(value: Any) -> Any:
-    if (
-        not isinstance(value, str)
-        or not re.fullmatch(r"[a-z0-9][a-z0-9._-]{1,63}", value)
-        or "--" in value
-        or value.endswith(".")
-        or _RESERVED.fullmatch(value)
-    ):
-        raise refuse("an id of 2 to 64 characters a-z 0-9 . _ - without --, no reserved file name")
+    if not isinstance(value, str) or not is_entry_id(value):
+        raise refuse(ID_RULE)
     return value
 
 
@@ -134,6 +141,7 @@ Integer = Annotated[int, BeforeValidator(_integer)]
 Count = Annotated[int, BeforeValidator(_integer), Field(ge=1, le=10**9)]
 Index = Annotated[int, BeforeValidator(_integer), Field(ge=0, le=10**9)]
 Seed = Annotated[int, BeforeValidator(_integer), Field(ge=0, le=2**32 - 1)]
+Channels = Annotated[Literal[1, 3], BeforeValidator(_integer)]
 Number = Annotated[float, BeforeValidator(_number)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Day = Annotated[date, BeforeValidator(_date)]

@@ -183,7 +183,9 @@ def parse(data: bytes, name: str, limits: Limits = ENTRY) -> Mapping:
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = mark.line + 1 if mark is not None else 1
-            raise _Refused(line, f"not YAML: {getattr(error, 'problem', None) or 'cannot be read'}") from error
+            raise _Refused(
+                line, f"not YAML: {getattr(error, 'problem', None) or 'cannot be read'}"
+            ) from error
         except (ValueError, RecursionError) as error:
             raise _Refused(1, "not YAML: cannot be read") from error
         if not isinstance(builder.root, Mapping):
@@ -195,11 +197,11 @@ def parse(data: bytes, name: str, limits: Limits = ENTRY) -> Mapping:
 
 
 def plain(node: Node) -> Any:
-    """The node as dict, list and str, for pydantic."""
+    """The node as dict, tuple and str, for pydantic."""
     if isinstance(node, Scalar):
         return node.text
     if isinstance(node, Sequence):
-        return [plain(item) for item in node.items]
+        return tuple(plain(item) for item in node.items)
     return {key: plain(value) for key, (_, value) in node.items.items()}
 
 
@@ -215,7 +217,7 @@ def _empty_values(node: Node, path: tuple[str, ...], name: str) -> list[Problem]
     return [found for key, item in pairs for found in _empty_values(item, (*path, key), name)]
 
 
-def _locate(root: Mapping, location: tuple[int | str, ...]) -> tuple[int, str]:
+def locate(root: Mapping, location: tuple[int | str, ...]) -> tuple[int, str]:
     """Line and dotted name of a pydantic location; union tags in it are skipped."""
     node: Node = root
     line = root.line
@@ -278,8 +280,8 @@ def _message(error: Any, model: type[BaseModel]) -> str:
         return f"expected {context['expected']}, got {echo(value)}"
     if kind in ("value_error", "assertion_error"):
         return str(context["error"])
-    shape = {dict: "a mapping", list: "a list"}.get(type(value), echo(value))
-    wanted = str(error["msg"]).removeprefix("Input should be ")
+    shape = {dict: "a mapping", tuple: "a list"}.get(type(value), echo(value))
+    wanted = str(error["msg"]).removeprefix("Input should be ").replace("a valid tuple", "a list")
     return f"expected {wanted}, got {shape}"
 
 
@@ -301,7 +303,7 @@ def build(node: Mapping, model: type[M], name: str, identity: str | None = None)
         entry = model.model_validate(data)
     except ValidationError as error:
         for item in error.errors(include_url=False):
-            line, field = _locate(node, item["loc"])
+            line, field = locate(node, item["loc"])
             if (line, field) not in empty:
                 problems.append(Problem(name, line, field, _message(item, model)))
     else:
@@ -310,12 +312,25 @@ def build(node: Mapping, model: type[M], name: str, identity: str | None = None)
     raise ContentError(sorted(set(problems), key=lambda p: (p.line, p.field))[:MAX_PROBLEMS])
 
 
-def read(path: Path, model: type[M], name: str, limits: Limits = ENTRY, *, with_id: bool = True) -> M:
-    """Read one entry file; `name` is how messages call the file.
+def read_bytes(path: Path, name: str, limits: Limits = ENTRY) -> bytes:
+    """The content of an entry file, never more than a little beyond the limit.
 
     Raises ContentError; links and anything that is no regular file are refused.
     """
     if path.is_symlink() or not path.is_file():
         raise ContentError([Problem(name, 1, "", "expected a regular file, got a link or folder")])
-    node = parse(path.read_bytes(), name, limits)
+    try:
+        with path.open("rb") as file:
+            return file.read(limits.bytes + 1)
+    except OSError as error:
+        message = f"expected a readable file, got {error.strerror or type(error).__name__}"
+        raise ContentError([Problem(name, 1, "", message)]) from error
+
+
+def read(path: Path, model: type[M], name: str, limits: Limits = ENTRY, *, with_id: bool = True) -> M:
+    """Read one entry file; `name` is how messages call the file.
+
+    Raises ContentError; links and anything that is no regular file are refused.
+    """
+    node = parse(read_bytes(path, name, limits), name, limits)
     return build(node, model, name, path.stem if with_id else None)

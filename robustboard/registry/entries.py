@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from robustboard.fields import (
+    Channels,
     Commit,
     Count,
     Day,
@@ -133,7 +134,7 @@ class InputSpec(Frozen):
     crop: Exact = Fraction(1)
     """Share of the shorter side kept by the centre crop; 7/8 means resize 256, crop 224."""
     interpolation: Interpolation = "bilinear"
-    channels: Literal[1, 3] = 3
+    channels: Channels = 3
     normalization: Literal["outside", "inside"]
     """outside: robustboard applies mean and std; inside: the network does so itself."""
     mean: tuple[Number, ...] = ()
@@ -177,7 +178,7 @@ class AdversarialTraining(Frozen):
 
     @model_validator(mode="after")
     def _check(self) -> AdversarialTraining:
-        if not 0 < self.eps or (self.norm == "linf" and self.eps > 1):
+        if self.eps <= 0 or (self.norm == "linf" and self.eps > 1):
             raise ValueError(f"expected eps as a share of the [0, 1] pixel range, got {self.eps}")
         return self
 
@@ -281,7 +282,9 @@ class DatasetEntry(Frozen):
 
     id: EntryId
     name: Name
-    role: Literal["test", "train"] = "test"
+    role: Literal["test", "train", "out-of-distribution"] = "test"
+    """test: labelled images to measure on. train: never measured unless a benchmark names it.
+    out-of-distribution: its labels are no true classes, so accuracy on it means nothing."""
     source: DataSource
     mirrors: tuple[DataSource, ...] = ()
     """Other places of the same images, tried in order when the source is absent."""
@@ -295,7 +298,7 @@ class DatasetEntry(Frozen):
     native_size: Count | None = None
     """Height and width of a fixed-size set: perturbations live at this resolution. Absent: images vary,
     and perturbations live at the model's input resolution."""
-    channels: Literal[1, 3] = 3
+    channels: Channels = 3
     gated: Flag = False
     matched_clean: EntryId | None = None
     license: Line
@@ -362,4 +365,3 @@ class ReportedScore(Frozen):
         "dimensionless",
     ]
     table: Line | None = None
-
