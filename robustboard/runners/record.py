@@ -4,33 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from robustboard import jsons
 from robustboard.errors import StoreError
-from robustboard.fields import Count, Index, Seed
 from robustboard.yamls import Frozen
+
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
 
 CODE_VERSION = 1
 """Raised by hand when the evaluation code changes in a way that can move a number."""
 
-SampleStatus = Literal["ok", "already-wrong", "skipped"]
-STATUSES: tuple[SampleStatus, ...] = ("ok", "already-wrong", "skipped")
+SampleStatus = Literal["ok", "already-wrong", "no-gradient", "skipped"]
+STATUSES: tuple[SampleStatus, ...] = ("ok", "already-wrong", "no-gradient", "skipped")
 """ok: predicted on this condition's image. already-wrong: wrong on the clean image, so never attacked,
-and counted wrong. skipped: the image could not be read and the run was told to go on."""
+and counted wrong. no-gradient: predicted on this condition's image, but the model gave the attack
+gradients of exactly zero only, so that the prediction says nothing about robustness. skipped: the
+image could not be read and the run was told to go on."""
 
 
 class Subset(Frozen):
     """A seeded sample of a dataset, spread over its classes; a partial run is never ranked."""
 
-    count: Count
-    seed: Seed
+    count: Positive
+    seed: Natural
 
 
 class RunKey(Frozen):
@@ -168,8 +172,8 @@ class Score(Frozen):
     value: float | None
     low: float | None
     high: float | None
-    n: Index
-    correct: Index | None = None
+    n: Natural
+    correct: Natural | None = None
     unit: Literal["share", "count", "ratio"] = "share"
     direction: Literal["higher", "lower", "none"] = "higher"
     interval: Literal["wilson-95", "bootstrap-95", "none"] = "wilson-95"
@@ -215,7 +219,7 @@ class ShardRecord(Frozen):
     """One stored shard: rows of a contiguous range of samples."""
 
     name: str
-    rows: Index
+    rows: Natural
     sha256: str
 
 
@@ -223,8 +227,8 @@ class ConditionCount(Frozen):
     """Rows of one condition, and those whose predicted class is the label."""
 
     condition: str
-    total: Index
-    correct: Index
+    total: Natural
+    correct: Natural
 
 
 class RunPlan(Frozen):
@@ -233,11 +237,11 @@ class RunPlan(Frozen):
     format: Literal["robustboard.plan/1"] = "robustboard.plan/1"
     key: RunKey
     key_digest: str
-    images: Index
+    images: Natural
     """Images in the dataset."""
-    skipped: Index
+    skipped: Natural
     """Images that could not be read and that the run was told to leave out."""
-    evaluated: Index
+    evaluated: Positive
     """Images to measure."""
     samples_digest: str
     """Of the sample ids to measure and their labels, in order."""

@@ -1,0 +1,154 @@
+"""A network as attacks and the runner see it: logits and input gradients of any number of images."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from robustboard.benchmarks.attacks.losses import Loss
+from robustboard.errors import CellError
+
+GRAIN = 16
+"""Rows of every pass through the network are filled up to a multiple of this. The CPU kernels of
+torch choose their order of summation by the number of rows; at multiples of 16 each row's result is
+the same whatever rows surround it, so the batch size cannot move a decision."""
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in text or "allocate memory" in text or "not enough memory" in text
+    )
+
+
+class Model:
+    """Passes through a network, cut into batches.
+
+    The network is a function (n, c, h, w) float32 in [0, 1] → (n, classes) logits, in evaluation
+    mode. Only gradients of the images are taken; its parameters are never touched. Works inside
+    `torch.no_grad` and `torch.inference_mode`. A pass that runs out of memory is repeated with
+    half as many rows.
+    """
+
+    def __init__(
+        self,
+        network: Callable[[Tensor], Tensor],
+        *,
+        batch_size: int = 64,
+        classes: Sequence[int] | None = None,
+        device: torch.device | str = "cpu",
+        autocast: bool = False,
+    ) -> None:
+        """Wrap a network.
+
+        Args:
+            network: Images to logits; on `device`.
+            batch_size: Rows a pass, rounded down to a multiple of 16, at least 16.
+            classes: Output columns to keep, in this order; None keeps all.
+            device: Where images go.
+            autocast: Run the network in bfloat16 where torch deems it safe.
+        """
+        self.network = network
+        self.device = torch.device(device)
+        self.columns = None if classes is None else torch.tensor(list(classes), device=self.device)
+        self.autocast = autocast
+        self.rows = max(GRAIN, batch_size - batch_size % GRAIN)
+        """Rows of one pass at most; halved when memory runs out."""
+        self.forward_rows = 0
+        """Images sent through the network so far, without filling."""
+        self.gradient_rows = 0
+        """Images whose gradient was taken so far, without filling."""
+
+    def _forward(self, images: Tensor) -> Tensor:
+        """Logits of one batch: filled up to the grain, checked, cut to the classes."""
+        count = len(images)
+        missing = -count % min(GRAIN, self.rows)
+        if missing:
+            filler = images[-1:].detach().expand(missing, *images.shape[1:])
+            images = torch.cat([images, filler])
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+            logits = self.network(images)
+        if logits.shape[:-1] != (len(images),):
+            raise CellError(
+                "class-count", f"expected logits of shape ({len(images)}, classes), got {tuple(logits.shape)}"
+            )
+        logits = logits[:count].float()
+        if self.columns is not None:
+            logits = logits[:, self.columns]
+        if not bool(torch.isfinite(logits).all()):
+            bad = int((~torch.isfinite(logits)).any(1).sum())
+            raise CellError("non-finite", f"the model's logits are not finite for {bad} of {count} images")
+        return logits
+
+    def _batches(self, count: int, work: Callable[[slice], None]) -> None:
+        """Do `work` on successive rows, with fewer of them whenever memory runs out."""
+        start = 0
+        while start < count:
+            rows = slice(start, min(start + self.rows, count))
+            try:
+                work(rows)
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+                if not _out_of_memory(error):
+                    raise
+                if self.rows == 1:
+                    raise CellError("out-of-memory", "not enough memory for a single image") from None
+            else:
+                start = rows.stop
+                continue
+            self.rows = max(1, self.rows // 2)
+            gc.collect()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def logits(self, images: Tensor) -> Tensor:
+        """(n, k) float32 logits of (n, c, h, w) images, detached.
+
+        Raises CellError: non-finite logits, a wrong shape, no memory even for one image.
+        """
+        parts: list[Tensor] = []
+
+        def work(rows: slice) -> None:
+            with torch.inference_mode(mode=False), torch.no_grad():
+                parts.append(self._forward(images[rows].clone()))
+
+        self._batches(len(images), work)
+        self.forward_rows += len(images)
+        return torch.cat(parts)
+
+    def gradients(self, images: Tensor, aims: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+        """Logits (n, k) and the gradient (n, c, h, w) of each image's own loss, both detached.
+
+        Entries of the gradient that are not finite become 0. Raises CellError as `logits` does.
+
+        Args:
+            images: (n, c, h, w) in [0, 1].
+            aims: (n, ...) second argument of the loss, most often the labels.
+            loss: Maps logits and aims to one number an image.
+        """
+        logits: list[Tensor] = []
+        slopes: list[Tensor] = []
+
+        def work(rows: slice) -> None:
+            with torch.inference_mode(mode=False), torch.enable_grad():
+                batch = images[rows].detach().clone().requires_grad_()
+                outputs = self._forward(batch)
+                total = loss(outputs, aims[rows].clone()).sum()
+                (slope,) = (
+                    torch.autograd.grad(total, batch, allow_unused=True) if total.requires_grad else (None,)
+                )
+            logits.append(outputs.detach())
+            slopes.append(
+                torch.zeros_like(batch)
+                if slope is None
+                else torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
+            )
+
+        self._batches(len(images), work)
+        self.forward_rows += len(images)
+        self.gradient_rows += len(images)
+        return torch.cat(logits), torch.cat(slopes).detach()

@@ -1,0 +1,146 @@
+"""Numbers from right and wrong: pure functions of NumPy arrays, and the table of metric names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Z95 = 1.959963984540054
+"""The 97.5 % point of the standard normal."""
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a name in results means."""
+
+    description: str
+    unit: Literal["share", "count", "ratio"]
+    direction: Literal["higher", "lower", "none"]
+
+
+METRICS: dict[str, Metric] = {
+    "clean_accuracy": Metric("Share of all images that are classified right unperturbed.", "share", "higher"),
+    "balanced_accuracy": Metric(
+        "Mean over the classes that occur of the share of their images classified right unperturbed.",
+        "share",
+        "higher",
+    ),
+    "robust_accuracy": Metric(
+        "Share of all images that are classified right unperturbed and attacked.", "share", "higher"
+    ),
+    "attack_success_rate": Metric(
+        "Share of the images classified right unperturbed that the attack breaks.", "share", "lower"
+    ),
+    "zero_gradient_share": Metric(
+        "Share of the attacked images for which the model gave no input gradient: the attack was blind"
+        " there, and surviving it says nothing.",
+        "share",
+        "lower",
+    ),
+    "noise_accuracy": Metric(
+        "Share of all images classified right under noise, mean over independent draws.", "share", "higher"
+    ),
+    "noise_accuracy_worst": Metric(
+        "Share of all images classified right under every draw of the noise.", "share", "higher"
+    ),
+    "min_accuracy": Metric("Lowest accuracy over the budgets; budget 0 is left out.", "share", "higher"),
+    "max_accuracy": Metric("Highest accuracy over the budgets; budget 0 is left out.", "share", "higher"),
+    "area_under_curve": Metric(
+        "Area under accuracy over budget by the trapezoid rule, from the smallest to the largest budget,"
+        " divided by their difference.",
+        "share",
+        "higher",
+    ),
+}
+
+
+def wilson(correct: float, n: float) -> tuple[float, float]:
+    """The 95 % Wilson score interval of `correct` successes in `n` trials (Wilson 1927).
+
+    Numbers need not be whole, for effective sample sizes. Raises ValueError unless
+    0 <= correct <= n and n > 0.
+    """
+    if not 0 <= correct <= n or n <= 0:
+        raise ValueError(f"expected 0 <= correct <= n and n > 0, got {correct} of {n}")
+    share = correct / n
+    spread = Z95**2 / n
+    centre = (share + spread / 2) / (1 + spread)
+    half = Z95 / (1 + spread) * math.sqrt(share * (1 - share) / n + spread / (4 * n))
+    low = 0.0 if correct == 0 else max(0.0, centre - half)
+    high = 1.0 if correct == n else min(1.0, centre + half)
+    return low, high
+
+
+def accuracy(right: Flags) -> float:
+    """Share of True in (n,) flags, n > 0."""
+    if right.size == 0:
+        raise ValueError("accuracy of no image is undefined")
+    return int(np.count_nonzero(right)) / right.size
+
+
+def balanced_accuracy(labels: npt.NDArray[Any], right: Flags) -> tuple[float, float]:
+    """Mean over the classes that occur of each one's accuracy, and its effective sample size.
+
+    Classes without an image are left out; they do not count as 0. The sample size is the number of
+    independent trials whose share would vary as much: p (1 - p) / variance, with each class's
+    share taken as (right + 1) / (images + 2), so that a class of few images that are all right
+    still adds doubt. It equals n when classes are equally large and equally hard.
+
+    Args:
+        labels: (n,) class indices, n > 0.
+        right: (n,) whether each image was classified right.
+    """
+    _, index, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    hits = np.bincount(index, weights=right, minlength=counts.size)
+    smoothed = (hits + 1) / (counts + 2)
+    variance = float(np.sum(smoothed * (1 - smoothed) / counts)) / counts.size**2
+    middle = float(np.mean(smoothed))
+    return float(np.mean(hits / counts)), min(middle * (1 - middle) / variance, float(right.size))
+
+
+def mean_share(values: npt.NDArray[np.float64], trials: int) -> tuple[float, float]:
+    """Mean of one value in [0, 1] an image, and its effective sample size.
+
+    Each image's value comes from `trials` trials that may depend on one another, such as draws of
+    noise on one image. With images independent, the sample size is the number of independent
+    yes-or-no trials whose share would vary as much, p (1 - p) / (sample variance / n), between n
+    (the trials of an image always agree) and n * trials (they are independent). A Wilson interval
+    at that size (Dean and Pagano 2015, "Evaluating confidence interval methods for binomial
+    proportions in clustered surveys") is a closed formula, the same bytes on every machine, and
+    does not shrink to a point when all images agree, as a bootstrap interval does.
+
+    Args:
+        values: (n,) in [0, 1], n > 0.
+        trials: Trials behind each value, at least 1.
+    """
+    n = values.size
+    value = min(math.fsum(values) / n, 1.0)
+    spread = value * (1 - value)
+    variance = float(np.var(values, ddof=1)) if n > 1 else 0.0
+    if spread == 0:
+        return value, float(n)
+    independent = float(n * trials)
+    return value, independent if variance == 0 else min(max(n * spread / variance, float(n)), independent)
+
+
+def area_weights(budgets: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Weight of each budget's accuracy in the area under the curve; they sum to 1.
+
+    The trapezoid rule over rising budgets, divided by the largest minus the smallest. Raises
+    ValueError for fewer than two budgets.
+    """
+    if len(budgets) <= 1:
+        raise ValueError("expected two or more budgets for an area under the curve")
+    gaps = np.diff(np.asarray(budgets, np.float64))
+    weights = np.zeros(len(budgets), np.float64)
+    weights[:-1] += gaps / 2
+    weights[1:] += gaps / 2
+    weights /= gaps.sum()
+    return weights

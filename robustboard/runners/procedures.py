@@ -1,0 +1,262 @@
+"""From images to predictions under every condition of a protocol.
+
+The runner distrusts attacks: it moves what they propose back into the budget and into [0, 1], checks
+it, and classifies it afresh. That prediction is the one stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from robustboard.benchmarks.attacks import ATTACKS, AttackParameters, Attempt, Model
+from robustboard.benchmarks.attacks.budget import TOLERANCE, distance, inside, project
+from robustboard.benchmarks.conditions import Condition, perturbations
+from robustboard.benchmarks.entries import CLEAN, Attack, AttackSetting, Procedure, Scope
+from robustboard.benchmarks.noise import noise_generators, perturb
+from robustboard.benchmarks.seeds import Draws
+from robustboard.errors import CellError
+from robustboard.runners.record import PredictionTable, RunKey, SampleStatus
+
+Pixels = npt.NDArray[np.float32]
+POOL_BYTES = 64 * 2**20
+"""Images attacked together, so that those that survive fill whole batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Images of one pool with their clean predictions."""
+
+    images: Tensor
+    ids: tuple[str, ...]
+    labels: npt.NDArray[np.int64]
+    positions: Tensor
+    """(n,) labels as columns of the model's outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Columns of a prediction table for one pool and condition."""
+
+    predicted: npt.NDArray[np.int64]
+    confidence: npt.NDArray[np.float32]
+    distance: npt.NDArray[np.float32]
+    status: list[SampleStatus]
+
+
+class _Measurement:
+    """A model on one shard, condition by condition."""
+
+    def __init__(self, model: Model, columns: npt.NDArray[np.int64] | None, key: RunKey) -> None:
+        self.model = model
+        self.columns = columns
+        self.key_digest = key.digest
+
+    def judge(self, images: Tensor) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Predicted classes in the whole label space, and their softmax shares."""
+        logits = self.model.logits(images).double()
+        predicted = logits.argmax(1).cpu().numpy()
+        shares = torch.softmax(logits, dim=1).amax(1).float().cpu().numpy()
+        return predicted if self.columns is None else self.columns[predicted], shares
+
+    def clean(self, batch: _Batch) -> _Judged:
+        """Predictions on the images as they are."""
+        predicted, confidence = self.judge(batch.images)
+        zeros = np.zeros(len(predicted), np.float32)
+        return _Judged(predicted, confidence, zeros, ["ok"] * len(predicted))
+
+    def noise(self, batch: _Batch, condition: Condition) -> _Judged:
+        """Predictions under noise; distance is the largest change of a pixel, for both distributions."""
+        if condition.kind not in ("uniform", "gaussian"):
+            raise ValueError(f"expected a kind of noise, got {condition.kind}")
+        noisy = torch.from_numpy(
+            perturb(
+                batch.images.cpu().numpy(),
+                distribution=condition.kind,
+                size=condition.budget,
+                generators=noise_generators(self.key_digest, batch.ids, condition.name),
+            )
+        ).to(self.model.device)
+        predicted, confidence = self.judge(noisy)
+        moved = distance(noisy, batch.images, "linf").float().cpu().numpy()
+        return _Judged(predicted, confidence, moved, ["ok"] * len(predicted))
+
+    def attack(
+        self, batch: _Batch, clean: _Judged, procedure: Attack, setting: AttackSetting, condition: Condition
+    ) -> _Judged:
+        """Predictions on attacked images; those wrong from the start are not attacked."""
+        rows = np.flatnonzero(clean.predicted == batch.labels)
+        status: list[SampleStatus] = ["already-wrong"] * len(clean.predicted)
+        predicted, confidence = clean.predicted.copy(), clean.confidence.copy()
+        moved = np.zeros(len(predicted), np.float32)
+        if rows.size == 0:
+            return _Judged(predicted, confidence, moved, status)
+        settings = parameters(procedure, setting, condition)
+        chosen = torch.from_numpy(rows).to(batch.images.device)
+        originals = batch.images[chosen]
+        draws = Draws(self.key_digest, tuple(batch.ids[row] for row in rows), condition.name)
+        attempt = ATTACKS[procedure.attack](
+            self.model, originals.clone(), batch.positions[chosen].clone(), settings, draws
+        )
+        perturbed = checked(attempt, originals, settings)
+        predicted[rows], confidence[rows] = self.judge(perturbed)
+        moved[rows] = distance(perturbed, originals, settings.norm).float().cpu().numpy()
+        blind = attempt.blind.cpu().numpy()
+        for row, unseen in zip(rows, blind, strict=True):
+            status[row] = "no-gradient" if unseen else "ok"
+        return _Judged(predicted, confidence, moved, status)
+
+
+def parameters(procedure: Attack, setting: AttackSetting, condition: Condition) -> AttackParameters:
+    """What an attack gets to know of its protocol at one budget."""
+    return AttackParameters(
+        norm=procedure.norm,
+        eps=float(condition.budget),
+        steps=setting.steps,
+        relative_step=float(setting.relative_step),
+        loss=procedure.loss,
+        random_start=procedure.random_start,
+        restarts=procedure.restarts,
+    )
+
+
+def checked(attempt: Attempt, originals: Tensor, settings: AttackParameters) -> Tensor:
+    """What an attack proposes, moved into the budget and [0, 1].
+
+    Raises CellError `budget` when the proposal has another shape, holds numbers that are not
+    finite, or cannot be brought inside.
+    """
+    proposed = attempt.images.detach()
+    if proposed.shape != originals.shape or attempt.blind.shape != (len(originals),):
+        raise CellError(
+            "budget", f"the attack gave shape {tuple(proposed.shape)} for images {tuple(originals.shape)}"
+        )
+    if not bool(torch.isfinite(proposed).all()):
+        raise CellError("budget", "the attack gave pixels that are not finite")
+    moved = project(proposed.to(originals), originals, settings.norm, settings.eps)
+    if not bool(inside(moved, originals, settings.norm, settings.eps).all()):
+        raise CellError("budget", f"an attacked image left its budget {settings.eps} ({settings.norm})")
+    return moved
+
+
+def _valid_pixels(images: Pixels) -> Pixels:
+    """The images clamped to [0, 1]; refused when further outside than rounding explains."""
+    if images.ndim != len("nchw") or not len(images):
+        raise ValueError(f"expected images (n, c, h, w), got shape {images.shape}")
+    if not np.isfinite(images).all():
+        raise CellError("decode", "expected pixels in [0, 1], got numbers that are not finite")
+    low, high = float(images.min(initial=0.0)), float(images.max(initial=0.0))
+    if low < -TOLERANCE or high > 1 + TOLERANCE:
+        raise CellError("decode", f"expected pixels in [0, 1], got {low:.6g} to {high:.6g}")
+    return np.clip(images, 0.0, 1.0).astype(np.float32)
+
+
+def _positions(labels: npt.NDArray[np.int64], classes: tuple[int, ...] | None) -> npt.NDArray[np.int64]:
+    """Labels as columns of outputs cut to `classes`."""
+    if classes is None:
+        return labels
+    column = {each: position for position, each in enumerate(classes)}
+    strangers = sorted(set(labels.tolist()) - set(column))
+    if strangers:
+        raise CellError("labels", f"labels {strangers[:5]} are not in the dataset's class subset")
+    return np.array([column[each] for each in labels.tolist()], np.int64)
+
+
+def _pools(images: Pixels) -> Iterator[slice]:
+    """Ranges of images small enough to be held several times over."""
+    size = max(1, POOL_BYTES // max(1, images[:1].nbytes))
+    for start in range(0, len(images), size):
+        yield slice(start, start + size)
+
+
+def measure(
+    procedure: Procedure,
+    setting: Scope,
+    *,
+    classifier: torch.nn.Module,
+    classes: tuple[int, ...] | None,
+    images: Pixels,
+    labels: npt.NDArray[np.int64],
+    ids: Sequence[str],
+    key: RunKey,
+    batch_size: int,
+    device: str,
+) -> PredictionTable:
+    """Predictions of one shard under every condition: condition by condition, samples as given.
+
+    Batch size, the images around one, and the caller's gradient mode change nothing. The
+    classifier is in evaluation mode afterwards; its parameters, the arrays and torch's random
+    state are left alone.
+
+    Args:
+        procedure: What to do.
+        setting: The protocol's setting for this dataset.
+        classifier: (n, c, h, w) float32 in [0, 1] → (n, classes) logits, on `device`.
+        classes: Label-space indices that occur in the dataset, in its order; outputs are cut to
+            these columns before the softmax. None keeps all.
+        images: (n, c, h, w) in [0, 1]; up to 1e-6 outside is clamped.
+        labels: (n,) class indices of the label space.
+        ids: Sample ids, which with the key fix all randomness.
+        key: Names the run.
+        batch_size: Images a pass through the network.
+        device: Where to compute.
+
+    Raises:
+        CellError: pixels or labels out of range, logits that are not finite, memory that does not
+            suffice for one image, an attack that cannot be held to its budget.
+    """
+    pixels = _valid_pixels(images)
+    if not len(pixels) == len(labels) == len(ids):
+        raise ValueError(
+            f"expected as many images as labels and ids: {len(images)}, {len(labels)}, {len(ids)}"
+        )
+    positions = _positions(labels, classes)
+    classifier.eval()
+    model = Model(
+        classifier,
+        batch_size=batch_size,
+        classes=classes,
+        device=device,
+        autocast=key.precision == "bfloat16",
+    )
+    columns = None if classes is None else np.array(classes, np.int64)
+    steps = perturbations(procedure, setting)
+    found: dict[str, list[_Judged]] = {CLEAN: [], **{step.name: [] for step in steps}}
+    with torch.inference_mode(mode=False), torch.no_grad():
+        measurement = _Measurement(model, columns, key)
+        for pool in _pools(pixels):
+            batch = _Batch(
+                torch.from_numpy(pixels[pool]).to(model.device),
+                tuple(ids[pool]),
+                labels[pool],
+                torch.from_numpy(positions[pool]).to(model.device),
+            )
+            clean = measurement.clean(batch)
+            found[CLEAN].append(clean)
+            for step in steps:
+                if isinstance(procedure, Attack) and isinstance(setting, AttackSetting):
+                    judged = measurement.attack(batch, clean, procedure, setting, step)
+                else:
+                    judged = measurement.noise(batch, step)
+                found[step.name].append(judged)
+    return PredictionTable.concat([_table(name, parts, ids, labels) for name, parts in found.items()])
+
+
+def _table(
+    condition: str, parts: list[_Judged], ids: Sequence[str], labels: npt.NDArray[np.int64]
+) -> PredictionTable:
+    """The rows of one condition from those of its pools."""
+    return PredictionTable.of(
+        sample_id=ids,
+        condition=condition,
+        label=labels,
+        predicted=np.concatenate([part.predicted for part in parts]),
+        confidence=np.concatenate([part.confidence for part in parts]),
+        distance=np.concatenate([part.distance for part in parts]),
+        status=[status for part in parts for status in part.status],
+    )
