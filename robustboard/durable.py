@@ -108,9 +108,11 @@ def publish(path: Path, data: bytes) -> bool:
     processes may publish at once without any lock. Raises DiskFullError or StoreError.
     """
     make_folder(path.parent)
+    first = False
     with _told(path, len(data)):
-        with _flushed(path, data) as partial:
-            first = _link(partial, path)
+        if not path.exists():
+            with _flushed(path, data) as partial:
+                first = _link(partial, path)
         sync_folder(path.parent)
         return first or path.read_bytes() == data
 

@@ -33,7 +33,7 @@ def digest(domain: str, value: object) -> str:
     return hashlib.sha256(domain.encode("ascii") + b"\0" + text.encode("ascii")).hexdigest()
 
 
-def strict(data: bytes, name: str) -> Any:
+def strict(data: bytes, name: str) -> Any:  # noqa: ANN401 - JSON has no narrower type
     """Parse JSON; NaN, Infinity, overflowing numbers and duplicate keys are errors.
 
     Raises StoreError that names the file.
@@ -91,4 +91,7 @@ def unseal(data: bytes, kind: type[M], name: str) -> M:
     found = value.pop(SEAL)
     if found != digest("robustboard.seal/1", value):
         raise StoreError(f"{name}: {SEAL}: the content has another hash: the file is damaged or was edited")
-    return model(value, kind, name)
+    entry = model(value, kind, name)
+    if seal(entry) != data:
+        raise StoreError(f"{name}: a value is written in another form than this program writes it")
+    return entry

@@ -1,0 +1,125 @@
+"""Cells of the leaderboard, and the keys of their runs. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+from robustboard import jsons
+from robustboard.benchmarks.entries import BenchmarkEntry, Scope
+from robustboard.errors import UserError
+from robustboard.registry.catalog import Catalog
+from robustboard.runners import identity
+from robustboard.runners.record import CODE_VERSION, RunKey, Subset
+
+
+class Cell(NamedTuple):
+    """One square of the leaderboard: three ids."""
+
+    model: str
+    benchmark: str
+    dataset: str
+
+    @property
+    def name(self) -> str:
+        """`model/benchmark--dataset`, also the path of its files."""
+        return f"{self.model}/{self.benchmark}--{self.dataset}"
+
+
+def result_name(cell: Cell, *, subset: Subset | None, evaluated: int, images: int) -> str:
+    """The cell's name; a partial run's also says how many images of how many, and the seed."""
+    if subset is None and evaluated == images:
+        return cell.name
+    seed = f"-seed-{subset.seed}" if subset is not None else ""
+    return f"{cell.name}--{evaluated}-of-{images}{seed}"
+
+
+def protocol_digest(benchmark: BenchmarkEntry, setting: Scope) -> str:
+    """Digest of a protocol as it applies to one dataset: the procedure with that one setting.
+
+    Settings for other datasets do not count, so a protocol that learns about a new dataset keeps
+    its results.
+    """
+    procedure = benchmark.procedure.model_dump(mode="json", exclude={"settings"})
+    own = setting.model_dump(mode="json", exclude={"datasets", "label_spaces"})
+    return jsons.digest("robustboard.protocol/1", {"procedure": procedure, "setting": own})
+
+
+class Keys:
+    """Run keys from the entries of one catalogue; each digest is computed once."""
+
+    def __init__(self, catalog: Catalog, benchmarks: Mapping[str, BenchmarkEntry]) -> None:
+        """Keys for cells of these entries."""
+        self.catalog = catalog
+        self.benchmarks = benchmarks
+        self._model = cache(self._model_parts)
+        self._dataset = cache(self._dataset_parts)
+        self._protocol = cache(self._protocol_digest)
+
+    def _model_parts(self, name: str) -> tuple[str, dict[str, str]]:
+        entry = self.catalog.model(name)
+        return identity.model_digest(entry), identity.software(entry)
+
+    def _dataset_parts(self, name: str) -> tuple[str, str]:
+        entry = self.catalog.dataset(name)
+        subset = self.catalog.class_subset(entry.class_subset) if entry.class_subset else None
+        labels = identity.labels_digest(self.catalog.label_space(entry.label_space), subset)
+        return identity.dataset_digest(entry), labels
+
+    def _protocol_digest(self, benchmark: str, dataset: str) -> str:
+        setting = self.benchmarks[benchmark].setting_for(self.catalog.dataset(dataset))
+        if setting is None:
+            raise UserError(f"benchmark {benchmark} has no setting for dataset {dataset}")
+        return protocol_digest(self.benchmarks[benchmark], setting)
+
+    def key(
+        self,
+        cell: Cell,
+        *,
+        weights_sha256: str,
+        data_fingerprint: str,
+        precision: str,
+        subset: Subset | None,
+    ) -> RunKey:
+        """The key of a cell, once its weights and the images as read are known.
+
+        Raises UserError for a benchmark that does not cover the dataset.
+        """
+        model_digest, software = self._model(cell.model)
+        dataset_digest, labels_digest = self._dataset(cell.dataset)
+        benchmark = self.benchmarks[cell.benchmark]
+        return RunKey.model_validate(
+            {
+                "code": CODE_VERSION,
+                "model": cell.model,
+                "model_digest": model_digest,
+                "weights_sha256": weights_sha256,
+                "dataset": cell.dataset,
+                "dataset_digest": dataset_digest,
+                "data_fingerprint": data_fingerprint,
+                "labels_digest": labels_digest,
+                "benchmark": cell.benchmark,
+                "protocol_digest": self._protocol(cell.benchmark, cell.dataset),
+                "seed": benchmark.seed,
+                "precision": precision,
+                "shard_size": benchmark.shard_size,
+                "subset": subset,
+                "software": software,
+            }
+        )
+
+    def changed(self, key: RunKey, ignore: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Fields of a stored key that the entries and libraries of today give another value.
+
+        Weights, data, precision and subset are taken from the key, as entries do not tell them.
+        """
+        now = self.key(
+            Cell(key.model, key.benchmark, key.dataset),
+            weights_sha256=key.weights_sha256,
+            data_fingerprint=key.data_fingerprint,
+            precision=key.precision,
+            subset=key.subset,
+        )
+        names = [name for name in RunKey.model_fields if name not in ignore]
+        return tuple(name for name in names if getattr(now, name) != getattr(key, name))

@@ -1,0 +1,155 @@
+"""From stored predictions to the result files of the leaderboard, byte for byte. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from robustboard import durable, jsons
+from robustboard.benchmarks.entries import BenchmarkEntry, Scope
+from robustboard.errors import RobustboardError, StoreError
+from robustboard.registry.catalog import Catalog
+from robustboard.runners.keys import Cell, Keys, result_name
+from robustboard.runners.record import Result, RunKey
+from robustboard.runners.scoring import scores
+from robustboard.runners.store import Store, StoredRun
+from robustboard.workspace import Workspace
+
+NOT_IN_ENTRIES = frozenset({"software"})
+"""Differs from machine to machine without an entry being changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What became of one cell: its result file, or why there is none."""
+
+    name: str
+    path: Path | None
+    changed: bool
+    reason: str = ""
+
+
+def result_of(run: StoredRun, benchmark: BenchmarkEntry, setting: Scope) -> Result:
+    """The summary of a stored run: a pure function of its predictions and circumstances."""
+    found, headline = scores(benchmark, setting, run.predictions)
+    plan = run.record.plan
+    return Result(
+        key=plan.key,
+        key_digest=plan.key_digest,
+        images=plan.images,
+        evaluated=plan.evaluated,
+        skipped=plan.skipped,
+        headline=headline,
+        scores=found,
+        shards=run.record.shards,
+        facts=run.facts,
+    )
+
+
+def name_of(result: Result) -> str:
+    """`model/benchmark--dataset`; with how many images of how many for a partial run."""
+    return _name(result.key, result.evaluated, result.images)
+
+
+def _name(key: RunKey, evaluated: int, images: int) -> str:
+    cell = Cell(key.model, key.benchmark, key.dataset)
+    return result_name(cell, subset=key.subset, evaluated=evaluated, images=images)
+
+
+def result_path(workspace: Workspace, name: str) -> Path:
+    """Where a result lies: full ones in leaderboard/results, partial ones, never ranked, in runs/partial."""
+    root = workspace.runs / "partial" if is_partial(name) else workspace.results
+    return root / f"{name}.json"
+
+
+def is_partial(name: str) -> bool:
+    """Whether a name is that of a partial result."""
+    return name.count("--") > 1
+
+
+def result_bytes(result: Result) -> bytes:
+    """What a result file holds."""
+    return jsons.seal(result)
+
+
+def write_result(workspace: Workspace, result: Result) -> tuple[Path, bool]:
+    """Write a result to its place unless it holds these bytes already; the path, and whether it changed."""
+    path, data = result_path(workspace, name_of(result)), result_bytes(result)
+    changed = not path.exists() or path.read_bytes() != data
+    if changed:
+        durable.write(path, data)
+    return path, changed
+
+
+def read_result(path: Path, name: str | None = None) -> Result:
+    """One result file, checked against itself and its place.
+
+    `name` is how messages call it. Raises StoreError with file and field for anything that this
+    program would not have written there.
+    """
+    shown = name or path.as_posix()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{shown}: cannot read: {error.strerror or error}") from error
+    result = jsons.unseal(data, Result, shown)
+    expected = f"{name_of(result)}.json"
+    if f"{path.parent.name}/{path.name}" != expected:
+        raise StoreError(f"{shown}: key: the content belongs to {expected}")
+    if result.key_digest != result.key.digest:
+        raise StoreError(f"{shown}: key_digest: expected {result.key.digest}, got {result.key_digest}")
+    if result.evaluated + result.skipped > result.images:
+        raise StoreError(f"{shown}: evaluated: more images than the dataset's {result.images}")
+    if result.headline not in {f"{score.metric}@{score.condition}" for score in result.scores}:
+        raise StoreError(f"{shown}: headline: expected one of the scores, got {result.headline}")
+    return result
+
+
+def build(digest: str, store: Store, keys: Keys) -> Result | None:
+    """The result of a stored run by the entries of today; None when the run is not finished.
+
+    Raises StoreError when it is damaged, or when an entry that shaped it has changed since.
+    """
+    run = store.read(digest)
+    if run is None:
+        return None
+    key = run.record.plan.key
+    for kind, name, known in (
+        ("model", key.model, keys.catalog.models),
+        ("dataset", key.dataset, keys.catalog.datasets),
+        ("benchmark", key.benchmark, keys.benchmarks),
+    ):
+        if name not in known:
+            raise StoreError(f"{kind} {name} has no entry any more")
+    changed = keys.changed(key, NOT_IN_ENTRIES)
+    if changed:
+        raise StoreError(f"measured before a change of {', '.join(changed)}: run it again")
+    benchmark = keys.benchmarks[key.benchmark]
+    setting = benchmark.setting_for(keys.catalog.dataset(key.dataset))
+    return result_of(run, benchmark, setting) if setting is not None else None
+
+
+def score(workspace: Workspace, catalog: Catalog, benchmarks: Mapping[str, BenchmarkEntry]) -> list[Rebuilt]:
+    """Rebuild the result file of every cell that a stored run stands for.
+
+    Of several runs of a cell the one that was last asked for counts (runs/current). Results whose
+    predictions are not in this store are left as they are.
+    """
+    store, keys = Store(workspace.runs), Keys(catalog, benchmarks)
+    rebuilt = []
+    for name, path in store.current().items():
+        try:
+            result = build(store.current_key(path).digest, store, keys)
+        except RobustboardError as error:
+            rebuilt.append(Rebuilt(name, None, changed=False, reason=str(error)))
+            continue
+        if result is None:
+            rebuilt.append(Rebuilt(name, None, changed=False, reason="the run is not finished"))
+        elif name_of(result) != name:
+            reason = f"{store.name(path)} names the run of another cell"
+            rebuilt.append(Rebuilt(name, None, changed=False, reason=reason))
+        else:
+            written, changed = write_result(workspace, result)
+            rebuilt.append(Rebuilt(name, written, changed))
+    return rebuilt
