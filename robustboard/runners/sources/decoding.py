@@ -1,0 +1,192 @@
+"""Image files → RGB or grey pixels, by rules that are written down and recorded with every run.
+
+Only PNG, JPEG and WebP, at most MAX_PIXELS, one picture a file. A rotation tag is applied, a damaged
+tag is ignored. Alpha is composited on black. 16-bit values keep their upper 8 bits. Nothing is
+filled in: a file that cannot be decoded whole is an error.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from PIL import Image, ImageFile, UnidentifiedImageError
+
+from robustboard.errors import CellError
+from robustboard.registry.entries import InputSpec, Interpolation
+
+FORMATS = ("PNG", "JPEG", "WEBP")
+MAX_PIXELS = 25_000_000
+"""Width times height; ImageNet's largest training image has 14 million (reliability: image bombs)."""
+
+MAX_BYTES = 128 * 1024 * 1024
+"""Of one encoded file: 25 million RGB pixels take 75 MB without any compression."""
+
+ORIENTATION = 0x0112
+"""EXIF 2.3, table 4: the tag that says how the camera was held."""
+
+TURNS: dict[int, Image.Transpose] = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+RESAMPLING: dict[Interpolation, Image.Resampling] = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+}
+
+GREY = frozenset({"1", "L", "I;16", "I;16B", "I;16L", "I;16N", "I"})
+POLICY: dict[str, str] = {
+    "orientation": "EXIF rotation applied; an unknown or unreadable tag is ignored",
+    "alpha": "composited on black",
+    "depth": "16-bit values keep their upper 8 bits",
+    "animation": "refused; of a JPEG with further pictures the first is taken",
+}
+"""Facts about every set of image files."""
+
+
+@contextmanager
+def strict_pillow() -> Iterator[None]:
+    """Decode in here: Pillow's warnings about odd metadata are silent, damage is not.
+
+    Raises CellError where some import has told Pillow to fill damaged images with grey.
+    """
+    if ImageFile.LOAD_TRUNCATED_IMAGES:
+        raise CellError(
+            "decode",
+            "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, so damaged images would be filled with grey;"
+            " run without the library that sets it",
+        )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        yield
+
+
+def decode(data: bytes, name: str, channels: int) -> Image.Image:
+    """One image file as a Pillow image of mode RGB (3 channels) or L (1 channel).
+
+    Grey files give three equal channels; colour files are refused where one channel is wanted,
+    unless all their channels are equal. Raises CellError of kind `decode` that starts with `name`.
+    """
+    if len(data) > MAX_BYTES:
+        raise _refused(name, f"expected at most {MAX_BYTES} bytes, got {len(data)}")
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            _check_size_and_frames(image, name)
+            image.load()
+            upright = _upright(image)
+            flat = _flat(upright, name)
+    except (CellError, MemoryError):
+        raise
+    except Exception as error:  # decoders fed with damaged bytes raise whatever comes
+        raise _refused(name, _reason(data, error)) from error
+    if channels == 1 and flat.mode != "L":
+        return _single(flat, name)
+    return flat if channels == 1 else flat.convert("RGB")
+
+
+def fit(image: Image.Image, spec: InputSpec, name: str) -> Image.Image:
+    """The model's view: shorter side to floor(size / crop), then the centre size by size.
+
+    As timm's and torchvision's evaluation transforms do it (longer side rounded down, offsets
+    rounded half to even). An image that already has the wanted size passes unchanged. Raises CellError
+    for an image so narrow that it would grow beyond MAX_PIXELS.
+    """
+    target = math.floor(spec.size / spec.crop)
+    short, long = sorted(image.size)
+    if short != target:
+        longer = int(target * long / short)
+        if target * longer > MAX_PIXELS:
+            raise _refused(name, f"{image.width} x {image.height} is too narrow to resize to {target} pixels")
+        size = (target, longer) if image.width <= image.height else (longer, target)
+        image = image.resize(size, RESAMPLING[spec.interpolation])
+    left, top = (round((side - spec.size) / 2) for side in image.size)
+    if image.size == (spec.size, spec.size):
+        return image
+    return image.crop((left, top, left + spec.size, top + spec.size))
+
+
+def fit_rule(spec: InputSpec) -> str:
+    """What `fit` does, in words."""
+    target = math.floor(spec.size / spec.crop)
+    return (
+        f"shorter side to {target} ({spec.interpolation}), centre {spec.size} x {spec.size};"
+        " an image of that size passes unchanged"
+        if spec.crop == 1
+        else f"shorter side to {target} ({spec.interpolation}), centre {spec.size} x {spec.size}"
+    )
+
+
+def _refused(name: str, reason: str) -> CellError:
+    return CellError("decode", f"{name}: {reason}")
+
+
+def _reason(data: bytes, error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return f"not a PNG, JPEG or WebP image (starts with {data[:4].hex() or 'nothing'})"
+    if isinstance(error, Image.DecompressionBombError):
+        return f"expected at most {MAX_PIXELS} pixels: {error}"
+    return f"damaged image: {str(error) or type(error).__name__}"
+
+
+def _check_size_and_frames(image: Image.Image, name: str) -> None:
+    if image.width * image.height > MAX_PIXELS:
+        raise _refused(name, f"expected at most {MAX_PIXELS} pixels, got {image.width} x {image.height}")
+    if getattr(image, "n_frames", 1) != 1 and image.format != "MPO":
+        raise _refused(name, "expected one picture, got an animation")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    try:
+        orientation = image.getexif().get(ORIENTATION)
+        turn = TURNS.get(orientation) if isinstance(orientation, int) else None
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - a damaged metadata block must not cost the image
+        return image
+    return image if turn is None else image.transpose(turn)
+
+
+def _flat(image: Image.Image, name: str) -> Image.Image:
+    """Mode L for grey files, RGB for all others; alpha is composited on black."""
+    if image.mode.startswith("I"):
+        return _upper_bits(image)
+    if "transparency" in image.info or image.mode in ("LA", "PA", "RGBA", "La", "RGBa"):
+        return _on_black(image.convert("RGBA"))
+    if image.mode in GREY:
+        return image.convert("L")
+    if image.mode in ("P", "RGB", "CMYK", "YCbCr"):
+        return image.convert("RGB")
+    raise _refused(name, f"colour mode {image.mode} is not supported")
+
+
+def _upper_bits(image: Image.Image) -> Image.Image:
+    values = np.asarray(image).astype(np.int64)
+    grey = (np.clip(values, 0, 0xFFFF) >> 8).astype(np.uint8)
+    clear = image.info.get("transparency")
+    if isinstance(clear, int):
+        grey[values == clear] = 0
+    return Image.fromarray(grey)
+
+
+def _on_black(image: Image.Image) -> Image.Image:
+    flat = Image.new("RGB", image.size)
+    flat.paste(image, mask=image.getchannel("A"))
+    return flat
+
+
+def _single(image: Image.Image, name: str) -> Image.Image:
+    red, green, blue = (np.asarray(band) for band in image.split())
+    if not ((red == green).all() and (green == blue).all()):
+        raise _refused(name, "expected a grey image (channels 1 in the entry), got colours")
+    return Image.fromarray(red)

@@ -1,0 +1,98 @@
+"""One sub-folder a class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from robustboard.errors import CellError, LockError, echo
+from robustboard.registry.entries import FolderData
+from robustboard.registry.resolve import digest_folder
+from robustboard.runners.sources.decoding import MAX_BYTES
+from robustboard.runners.sources.places import check_pins, find_data
+from robustboard.runners.sources.stored import Request, Stored, StoredLabels
+
+SPLITS = frozenset({"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval"})
+"""Folder names that hold splits, not classes."""
+
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+"""What marks a file beside the class folders as an image without a label; others are read-me files."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderImages:
+    """Files below one folder."""
+
+    root: Path
+    paths: tuple[str, ...]
+
+    def read(self, row: int) -> bytes:
+        """The bytes of one file, which must not be larger than MAX_BYTES."""
+        name = self.paths[row]
+        try:
+            path = self.root / name
+            if path.stat().st_size > MAX_BYTES:
+                raise CellError("decode", f"{name}: expected at most {MAX_BYTES} bytes")
+            return path.read_bytes()
+        except OSError as error:
+            raise CellError("decode", f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def read_folder(source: FolderData, request: Request) -> Stored:
+    """Files of the sub-folders, sorted by path; the sub-folder's name is the stored label.
+
+    Empty class folders are fine. Every file in a class folder whose name does not start with a dot
+    counts as an image. Raises CellError.
+    """
+    root = find_data(source.path, request.workspace)
+    if not root.is_dir():
+        raise CellError("decode", f"{source.path}: expected a folder with one sub-folder a class, got a file")
+    if request.locked is not None:
+        try:
+            check_pins(source.path, *digest_folder(root), request)
+        except LockError as error:
+            raise CellError("hash-mismatch", str(error)) from error
+    paths = []
+    for folder in _class_folders(root, source.path, request):
+        for path in sorted(folder.iterdir()):
+            name = f"{folder.name}/{path.name}"
+            if path.name.startswith("."):
+                continue
+            if path.is_dir():
+                raise CellError(
+                    "labels", f"{source.path}/{name}: expected images in a class folder, got a folder"
+                )
+            paths.append(_printable(name))
+    return Stored(
+        ids=tuple(paths),
+        labels=StoredLabels([path.split("/")[0] for path in paths]),
+        images=FolderImages(root, tuple(paths)),
+        origin=f"folder {source.path}",
+        names=lambda row: f"{source.path}/{paths[row]}",
+    )
+
+
+def _class_folders(root: Path, shown: str, request: Request) -> list[Path]:
+    entries = sorted(path for path in root.iterdir() if not path.name.startswith("."))
+    folders = [path for path in entries if path.is_dir()]
+    loose = [path.name for path in entries if not path.is_dir() and path.suffix.lower() in SUFFIXES]
+    if loose:
+        raise CellError(
+            "labels", f"{shown}: no label for {echo(loose[0])}: expected every image inside a class folder"
+        )
+    if not folders:
+        raise CellError("labels", f"{shown}: no labels: expected one sub-folder a class, got no sub-folder")
+    names = [path.name for path in folders]
+    if all(name.lower() in SPLITS and name not in request.space.classes for name in names):
+        raise CellError(
+            "labels",
+            f"{shown}: no labels: {', '.join(names)} are splits, not classes;"
+            " expected one sub-folder a class, or name one split's folder as the entry's path",
+        )
+    return folders
+
+
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise CellError("decode", f"{echo(name)}: expected a file name of printable text")
+    return name
