@@ -1,0 +1,261 @@
+"""Results → ordered rows: who stands where, how surely, and why a cell has no number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import pandas as pd
+
+from robustboard.benchmarks.entries import BenchmarkEntry
+from robustboard.benchmarks.metrics import METRICS
+from robustboard.errors import StoreError
+from robustboard.leaderboard.entries import BoardEntry, Column
+from robustboard.leaderboard.results import Failure, outdated
+from robustboard.leaderboard.statistics import Direction, margin, rank_ranges
+from robustboard.registry.catalog import Catalog
+from robustboard.runners.keys import Cell
+from robustboard.runners.record import Result, Score
+
+CellStatus = Literal["ok", "partial", "outdated", "undefined", "failed", "not run"]
+"""ok: measured on every image, under the entries as they are now; only such cells can rank a model."""
+STATUSES: tuple[CellStatus, ...] = get_args(CellStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class CellView:
+    """One cell of a board."""
+
+    status: CellStatus
+    score: Score | None
+    """None where there is no result; undefined scores have no value."""
+    reason: str | None
+    """Why the status is not ok."""
+    result: Result | None
+
+    @property
+    def value(self) -> float | None:
+        """The number, in the unit of its score."""
+        return self.score.value if self.score is not None else None
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The 95 % interval; the value itself where the score has none; None without a value."""
+        if self.score is None or self.score.value is None:
+            return None
+        low, high = self.score.low, self.score.high
+        return (self.score.value, self.score.value) if low is None or high is None else (low, high)
+
+    @property
+    def margin(self) -> float | None:
+        """The larger side of the interval."""
+        if self.score is None or self.score.value is None or self.score.low is None:
+            return None
+        low, high = self.bounds or (self.score.value, self.score.value)
+        return margin(self.score.value, low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One model of a board."""
+
+    model: str
+    name: str
+    cells: tuple[CellView, ...]
+    """In the order of the board's columns."""
+    place: int | None
+    """By value in the order column, best first; equal values share a place and the next is skipped."""
+    ranks: tuple[int, int] | None
+    """Best and worst rank that the intervals allow; None for a row that is not ranked."""
+    unranked: str | None
+    """Why the row has no rank."""
+    notes: tuple[str, ...]
+    """What a reader must know of the model on this board."""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One table, rows in the order to show."""
+
+    entry: BoardEntry
+    directions: tuple[Direction, ...]
+    """For each column, which way is better."""
+    rows: tuple[Row, ...]
+    """Ranked ones first, best first; then the others by value, those without a value last."""
+    waiting: tuple[str, ...]
+    """Ids of models of the label space that no one has measured yet."""
+
+    @property
+    def order_index(self) -> int:
+        """Position of the column that orders and ranks."""
+        return self.entry.columns.index(self.entry.order_column)
+
+    @property
+    def ranked(self) -> tuple[Row, ...]:
+        """Rows with a rank."""
+        return tuple(row for row in self.rows if row.ranks is not None)
+
+    @property
+    def leaders(self) -> tuple[Row, ...]:
+        """Rows that cannot be told apart from the first place."""
+        return tuple(row for row in self.rows if row.ranks is not None and row.ranks[0] == 1)
+
+    def text_rows(self) -> list[tuple[str, ...]]:
+        """Cells of a plain text table, in percent; headings are those of `text_headings`."""
+        return [
+            (rank_text(row.ranks) or "-", row.model, *(cell_text(cell) for cell in row.cells))
+            for row in self.rows
+        ]
+
+    def text_headings(self) -> tuple[str, ...]:
+        """Headings of a plain text table."""
+        return ("rank", "model", *(column.title for column in self.entry.columns))
+
+
+def rank_text(ranks: tuple[int, int] | None) -> str:
+    """`2-5`, `1`, or nothing for a row without rank."""
+    if ranks is None:
+        return ""
+    best, worst = ranks
+    return str(best) if best == worst else f"{best}-{worst}"
+
+
+def cell_text(cell: CellView) -> str:
+    """`76.1 ±0.4` in percent for shares; the status word where there is no number."""
+    score = cell.score
+    if score is None or score.value is None:
+        return cell.status
+    scale, digits = (100, 1) if score.unit == "share" else (1, 3)
+    text = f"{score.value * scale:.{digits}f}"
+    if cell.margin is not None:
+        text += f" ±{cell.margin * scale:.{digits}f}"
+    return text if cell.status == "ok" else f"{text} ({cell.status})"
+
+
+def find_score(result: Result, name: str | None) -> Score:
+    """The score METRIC@CONDITION of a result, its headline when no name is given.
+
+    Raises StoreError naming the record and the score that it lacks.
+    """
+    wanted = name or result.headline
+    metric, _, condition = wanted.partition("@")
+    for score in result.scores:
+        if score.metric == metric and score.condition == condition:
+            return score
+    cell = Cell(result.key.model, result.key.benchmark, result.key.dataset)
+    raise StoreError(f"{cell.name}.json: scores: expected {wanted}, found none")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All that is known of cells: results, and why others have none or an old one."""
+
+    results: Mapping[Cell, Result]
+    outdated: Mapping[Cell, str]
+    failures: Mapping[Cell, Failure]
+
+    @classmethod
+    def of(
+        cls,
+        results: Mapping[Cell, Result],
+        catalog: Catalog,
+        benchmarks: Mapping[str, BenchmarkEntry],
+        failures: Mapping[Cell, Failure] | None = None,
+    ) -> Measured:
+        """With the outdated ones found by comparing keys with entries."""
+        return cls(results, outdated(results, catalog, benchmarks), failures or {})
+
+    def view(self, cell: Cell, score: str | None = None) -> CellView:
+        """The cell as a board shows it. Raises StoreError when its result lacks the score."""
+        result = self.results.get(cell)
+        if result is None:
+            failure = self.failures.get(cell)
+            if failure is not None:
+                return CellView("failed", None, f"{failure.kind}: {failure.reason}", None)
+            return CellView("not run", None, "nobody has run it", None)
+        found = find_score(result, score)
+        if found.status == "undefined":
+            return CellView("undefined", found, found.reason, result)
+        if cell in self.outdated:
+            return CellView("outdated", found, self.outdated[cell], result)
+        if not result.complete:
+            return CellView("partial", found, _incomplete(result), result)
+        return CellView("ok", found, None, result)
+
+
+def _incomplete(result: Result) -> str:
+    if result.skipped:
+        return f"{result.skipped} of {result.images} images could not be read"
+    return f"measured on {result.evaluated} of {result.images} images"
+
+
+def build_board(entry: BoardEntry, catalog: Catalog, measured: Measured) -> Board:
+    """The board's rows: every model of its label space that has a result or a failure in it.
+
+    Raises StoreError when a result lacks a score that a column names.
+    """
+    seen = {cell.model for cell in (*measured.results, *measured.failures)}
+    rows, waiting = [], []
+    for model in catalog.models.values():
+        if model.label_space != entry.label_space:
+            continue
+        cells = tuple(
+            measured.view(Cell(model.id, column.benchmark, column.dataset), column.score)
+            for column in entry.columns
+        )
+        if all(cell.status == "not run" for cell in cells):
+            if model.id not in seen:
+                waiting.append(model.id)
+            continue
+        notes = tuple(
+            f"{name}: test images were in training"
+            for name in entry.datasets
+            if model.training.overlap.get(name) == "yes"
+        )
+        rows.append(Row(model.id, model.name, cells, None, None, _why_unranked(entry, cells), notes))
+    directions = tuple(
+        _direction(column, [r.cells[i] for r in rows]) for i, column in enumerate(entry.columns)
+    )
+    order = entry.columns.index(entry.order_column)
+    return Board(entry, directions, tuple(_ordered(rows, order, directions[order])), tuple(sorted(waiting)))
+
+
+def _why_unranked(entry: BoardEntry, cells: Sequence[CellView]) -> str | None:
+    """What keeps a row from being ranked: any cell that is not ok."""
+    faults = [f"{c.title}: {v.status}" for c, v in zip(entry.columns, cells, strict=True) if v.status != "ok"]
+    return "; ".join(faults) or None
+
+
+def _direction(column: Column, cells: Iterable[CellView]) -> Direction:
+    if column.score is not None:
+        return METRICS[column.score.partition("@")[0]].direction
+    found = (cell.score.direction for cell in cells if cell.score is not None)
+    return next(found, "higher")
+
+
+def _ordered(rows: Sequence[Row], order: int, direction: Direction) -> list[Row]:
+    """Rows with places and rank ranges, in the order to show; ties in the order of ids."""
+    if not rows:
+        return []
+    bounds = [row.cells[order].bounds or (None, None) for row in rows]
+    frame = pd.DataFrame(
+        {
+            "model": [row.model for row in rows],
+            "value": pd.Series([row.cells[order].value for row in rows], dtype=float),
+            "low": pd.Series([low for low, _ in bounds], dtype=float),
+            "high": pd.Series([high for _, high in bounds], dtype=float),
+            "ranked": [row.unranked is None and direction != "none" for row in rows],
+        }
+    )
+    ascending = direction == "lower"
+    frame = frame.sort_values("model")
+    frame = frame.sort_values("value", ascending=ascending, kind="stable", na_position="last")
+    good, rest = frame[frame["ranked"]], frame[~frame["ranked"]]
+    places = good["value"].rank(method="min", ascending=ascending).astype(int).tolist()
+    ranges = rank_ranges(good["low"].tolist(), good["high"].tolist(), direction) if places else []
+    ordered = [
+        replace(rows[index], place=place, ranks=ranks)
+        for index, place, ranks in zip(good.index.tolist(), places, ranges, strict=True)
+    ]
+    return ordered + [rows[index] for index in rest.index.tolist()]

@@ -1,0 +1,82 @@
+"""Places, rank ranges and tests: pure functions of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+Direction = Literal["higher", "lower", "none"]
+ALPHA = 0.05
+"""Level of every test on the site; intervals are its complement, 95 %."""
+
+
+def rank_ranges(
+    lows: Sequence[float], highs: Sequence[float], direction: Direction = "higher"
+) -> list[tuple[int, int]]:
+    """Best and worst rank of every model that its interval allows.
+
+    Best is 1 + the number of models whose whole interval is better than mine, worst is n - the
+    number whose whole interval is worse. Intervals that touch cannot be told apart. The order of the
+    arguments does not matter, and equal intervals get equal ranges.
+
+    Raises ValueError for a column without direction, or when an interval is upside down.
+    """
+    if direction == "none":
+        raise ValueError("a column without direction has no ranks")
+    low, high = np.asarray(lows, np.float64), np.asarray(highs, np.float64)
+    if low.shape != high.shape or not (low <= high).all():
+        raise ValueError("expected as many lower as upper bounds, each lower one at most the upper")
+    if direction == "lower":
+        low, high = -high, -low
+    count = low.size
+    better = count - np.searchsorted(np.sort(low), high, side="right")
+    worse = np.searchsorted(np.sort(high), low, side="left")
+    return [(1 + int(b), count - int(w)) for b, w in zip(better, worse, strict=True)]
+
+
+def tied(low_a: float, high_a: float, low_b: float, high_b: float) -> bool:
+    """Whether two intervals share a point.
+
+    A cautious test: intervals of 95 % that part mean a difference at a level far below 5 %, and
+    intervals that overlap a little may still belong to different models.
+    """
+    return low_a <= high_b and low_b <= high_a
+
+
+def mcnemar(only_a: int, only_b: int) -> float:
+    """Two-sided p-value of McNemar's exact test, from the images that only one of two models gets right.
+
+    Under equal models each such image falls to either side with probability 1/2 (McNemar 1947; exact
+    form as a binomial test). 1 when there is no such image.
+    """
+    from scipy.stats import binomtest  # noqa: PLC0415 - half a second that only comparisons need
+
+    if only_a + only_b == 0:
+        return 1.0
+    return float(binomtest(only_a, only_a + only_b, 0.5).pvalue)
+
+
+def margin(value: float, low: float, high: float) -> float:
+    """The larger side of an interval, what stands behind ± on pages."""
+    return max(value - low, high - value)
+
+
+def shades(values: Sequence[float | None], margins: Sequence[float], steps: int) -> list[int | None]:
+    """A shade from 0 to `steps` - 1 for every value of a column, None where there is none.
+
+    The best value takes the last step downwards from the largest; one step is never narrower than
+    two median margins, so that noise does not look like signal. None for all when fewer than two
+    values are there.
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < 2:  # noqa: PLR2004 - one value has nothing to be compared with
+        return [None] * len(values)
+    top = max(known)
+    span = max(top - min(known), 2 * steps * float(np.median(np.asarray(margins, np.float64))))
+    if span == 0:
+        return [None] * len(values)
+    return [
+        None if value is None else max(0, steps - 1 - int((top - value) / span * steps)) for value in values
+    ]

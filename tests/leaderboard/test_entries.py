@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robustboard import workspace
+from robustboard.benchmarks.catalog import load_benchmarks
+from robustboard.errors import ContentError, WorkspaceError
+from robustboard.leaderboard.entries import BoardEntry, load_boards
+from robustboard.registry.catalog import load_catalog
+from robustboard.registry.reported import load_reported
+from robustboard.workspace import Workspace
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BOARD = """\
+name: Squares
+summary: Squares in two classes.
+label_space: shapes
+datasets: [squares]
+columns:
+  - id: clean
+    title: Clean
+    benchmark: clean-v1
+    dataset: squares
+  - id: pgd
+    title: PGD
+    group: Attack
+    benchmark: pgd-v1
+    dataset: squares
+    score: robust_accuracy@linf 1/5
+order: pgd
+"""
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    (tmp_path / "leaderboard" / "boards").mkdir(parents=True)
+    return Workspace(tmp_path, tmp_path)
+
+
+def load(space: Workspace, world: Any, text: str) -> BoardEntry:
+    (space.boards / "squares.yaml").write_text(text, encoding="utf-8")
+    return load_boards(space, world.catalog, world.benchmarks, {})["squares"]
+
+
+def test_a_board_reads_back(space: Workspace, world: Any) -> None:
+    board = load(space, world, BOARD)
+    assert (board.id, board.order_column.title) == ("squares", "PGD")
+    assert [column.score for column in board.columns] == [None, "robust_accuracy@linf 1/5"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "label_space: shapes",
+            "label_space: shape",
+            ":3: label_space: expected a known label space, got 'shape'",
+        ),
+        (
+            "datasets: [squares]",
+            "datasets: [squares, paints]",
+            ":4: datasets.1: expected a dataset of label space",
+        ),
+        ("datasets: [squares]", "datasets: [squars]", "(did you mean squares?)"),
+        ("datasets: [squares]", "datasets: [squares, squares]", "without repeats"),
+        (
+            "    dataset: squares\norder",
+            "    dataset: paints\norder",
+            "columns.1.dataset: expected a dataset of the",
+        ),
+        ("benchmark: clean-v1", "benchmark: clean-v2", ":8: columns.0.benchmark: expected a known benchmark"),
+        ("robust_accuracy@", "robust_acuracy@", "(did you mean robust_accuracy?)"),
+        ("order: pgd", "order: autoattack", "expected order to name a column (clean, pgd), got 'autoattack'"),
+        ("id: pgd", "id: clean", "expected column ids without repeats, got clean, clean"),
+        ("id: pgd", "id: <b>", "columns.1.id: expected"),
+        ("title: PGD", "titel: PGD", "(did you mean title?)"),
+        (
+            "order: pgd",
+            "order: pgd\nreported:\n  - source: nowhere",
+            "expected a known source in registry/reported",
+        ),
+    ],
+)
+def test_a_faulty_board_is_refused_with_file_line_and_field(
+    space: Workspace, world: Any, old: str, new: str, message: str
+) -> None:
+    assert old in BOARD
+    with pytest.raises(ContentError) as caught:
+        load(space, world, BOARD.replace(old, new))
+    text = str(caught.value)
+    assert "leaderboard/boards/squares.yaml:" in text
+    assert message in text
+
+
+def test_a_training_set_is_no_column(space: Workspace, world: Any) -> None:
+    world.add_dataset("squares-train", size=10, role="train")
+    text = BOARD.replace("datasets: [squares]", "datasets: [squares, squares-train]")
+    with pytest.raises(ContentError, match="expected a test set, got squares-train"):
+        load(space, world, text)
+
+
+def test_a_benchmark_must_cover_the_dataset(space: Workspace, world: Any) -> None:
+    text = BOARD.replace("label_space: shapes", "label_space: colours").replace("squares", "paints")
+    with pytest.raises(ContentError, match="expected a benchmark with a setting for paints, got pgd-v1"):
+        load(space, world, text)
+
+
+def test_an_absent_folder_is_an_error(tmp_path: Path, world: Any) -> None:
+    with pytest.raises(WorkspaceError, match="leaderboard/boards"):
+        load_boards(Workspace(tmp_path, tmp_path), world.catalog, world.benchmarks, {})
+
+
+def test_boards_of_this_repository_are_sound() -> None:
+    space = workspace.find(REPOSITORY)
+    catalog = load_catalog(space)
+    boards = load_boards(space, catalog, load_benchmarks(space, catalog))
+    assert {"digits", "fashion-mnist", "cifar10", "imagenet-1k"} <= set(boards)
+
+
+def test_reported_datasets_are_checked_against_the_source(space: Workspace, world: Any) -> None:
+    reported = load_reported(workspace.find(REPOSITORY))
+    text = f"{BOARD}reported:\n  - source: robustbench\n    datasets: [cifar11]\n"
+    (space.boards / "squares.yaml").write_text(text)
+    with pytest.raises(
+        ContentError, match=r"reported\.0\.datasets\.0: expected a known dataset of robustbench"
+    ):
+        load_boards(space, world.catalog, world.benchmarks, reported)
