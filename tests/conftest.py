@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
+
 from robustboard.runners.record import RunKey
-from sklearn.datasets import load_digits
-from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+# torch and scikit-learn are imported where they are used: most tests need neither.
 
 Labelled = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 """(n, 1, 8, 8) pixels in [0, 1] and (n,) classes."""
 
 
-class TwoClassLinear(nn.Module):
-    """B039's model: s = (sum of pixels) - threshold, logits (s, -s)."""
-
-    def __init__(self, threshold: float = 2.0) -> None:
-        super().__init__()
-        self.threshold = nn.Parameter(torch.tensor(threshold))
-
-    def forward(self, images: Tensor) -> Tensor:
-        score = images.flatten(1).sum(1) - self.threshold
-        return torch.stack([score, -score], dim=1)
-
-
 def convolutional(seed: int) -> nn.Sequential:
     """A small convolutional net on 8x8 grey images, untrained."""
+    import torch
+    from torch import nn
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Sequential(
@@ -43,11 +39,15 @@ def convolutional(seed: int) -> nn.Sequential:
 
 def fit(net: nn.Module, images: Tensor, labels: Tensor, *, epochs: int, eps: float) -> nn.Module:
     """Train on clean images, or on one-step attacked ones when eps is above 0."""
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(1)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.005)
     generator = torch.Generator().manual_seed(0)
     net.train()
     for _ in range(epochs):
-        for rows in torch.randperm(len(images), generator=generator).split(100):
+        for rows in torch.split(torch.randperm(len(images), generator=generator), 100):
             batch = images[rows]
             if eps:
                 start = (torch.rand(batch.shape, generator=generator) * 2 - 1) * eps
@@ -57,10 +57,13 @@ def fit(net: nn.Module, images: Tensor, labels: Tensor, *, epochs: int, eps: flo
             optimizer.zero_grad()
             torch.autograd.backward(nn.functional.cross_entropy(net(batch), labels[rows]))
             optimizer.step()
+    optimizer.zero_grad()
     return net.eval().requires_grad_(requires_grad=False)
 
 
 def _digits(rows: slice) -> Labelled:
+    from sklearn.datasets import load_digits
+
     pixels, labels = load_digits(return_X_y=True)
     images = (pixels / 16).astype(np.float32).reshape(-1, 1, 8, 8)
     return images[rows], labels.astype(np.int64)[rows]
@@ -81,6 +84,8 @@ def digits_test() -> Labelled:
 @pytest.fixture(scope="session")
 def standard_net(digits_train: Labelled) -> nn.Module:
     """About 0.94 right on clean digits, 0.55 under PGD at Linf 0.1, 0.25 at 0.15."""
+    import torch
+
     images, labels = map(torch.from_numpy, digits_train)
     return fit(convolutional(0), images, labels, epochs=8, eps=0)
 
@@ -88,14 +93,23 @@ def standard_net(digits_train: Labelled) -> nn.Module:
 @pytest.fixture(scope="session")
 def robust_net(digits_train: Labelled) -> nn.Module:
     """Trained on attacked digits: about 0.82 right under PGD at Linf 0.1, 0.65 at 0.15."""
+    import torch
+
     images, labels = map(torch.from_numpy, digits_train)
     return fit(convolutional(1), images, labels, epochs=12, eps=0.15)
 
 
 @pytest.fixture
 def two_class() -> nn.Module:
-    """Two classes, one straight border: robustness is a matter of arithmetic."""
-    return TwoClassLinear()
+    """B039's model of 2x2 grey images: s = sum of pixels - 2, logits (s, -s)."""
+    import torch
+    from torch import nn
+
+    linear = nn.Linear(4, 2)
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor([[1.0] * 4, [-1.0] * 4]))
+        linear.bias.copy_(torch.tensor([-2.0, 2.0]))
+    return nn.Sequential(nn.Flatten(), linear)
 
 
 @pytest.fixture(scope="session")
