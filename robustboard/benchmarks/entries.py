@@ -11,7 +11,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from robustboard.fields import Count, Day, EntryId, Exact, Flag, HttpsUrl, Line, Name, Prose, Seed
+from robustboard.fields import (
+    Count,
+    Day,
+    EntryId,
+    Flag,
+    HttpsUrl,
+    Line,
+    Name,
+    Positive,
+    Prose,
+    Seed,
+    VersionedId,
+    refuse,
+)
 from robustboard.registry.entries import DatasetEntry, Norm
 from robustboard.yamls import Frozen
 
@@ -27,7 +40,7 @@ class Scope(Frozen):
     @model_validator(mode="after")
     def _check_scope(self) -> Scope:
         if not self.datasets and not self.label_spaces:
-            raise ValueError("expected datasets or label_spaces, got neither")
+            raise refuse("datasets or label_spaces", got="neither")
         return self
 
     def covers(self, dataset: DatasetEntry) -> bool:
@@ -40,17 +53,18 @@ class Scope(Frozen):
 class Ladder(Scope):
     """A setting with perturbation budgets, smallest first."""
 
-    budgets: tuple[Exact, ...] = Field(min_length=1)
+    budgets: tuple[Positive, ...] = Field(min_length=1)
     """Exact fractions of the [0, 1] pixel range (Linf, noise), or L2 lengths in that range."""
-    headline: Exact
+    headline: Positive
     """The budget whose accuracy stands for the cell on boards."""
 
     @model_validator(mode="after")
     def _check_budgets(self) -> Ladder:
-        if list(self.budgets) != sorted(set(self.budgets)) or self.budgets[0] <= 0:
-            raise ValueError("expected budgets above 0 in rising order without repeats")
+        if list(self.budgets) != sorted(set(self.budgets)):
+            got = " ".join(map(str, self.budgets))
+            raise refuse("budgets in rising order without repeats", field="budgets", got=got)
         if self.headline not in self.budgets:
-            raise ValueError(f"expected the headline among the budgets, got {self.headline}")
+            raise refuse("one of the budgets", field="headline", got=self.headline)
         return self
 
 
@@ -58,7 +72,7 @@ class AttackSetting(Ladder):
     """Budgets of an attack with its iterations."""
 
     steps: Count = 1
-    relative_step: Exact = Fraction(1)
+    relative_step: Positive = Fraction(1)
     """Step size as a fraction of the budget: 1/4 at budget 8/255 is 2/255."""
 
 
@@ -92,11 +106,12 @@ class Attack(Frozen):
 
     @model_validator(mode="after")
     def _check_norm(self) -> Attack:
-        for setting in self.settings:
+        for place, setting in enumerate(self.settings):
             if self.norm == "linf" and setting.budgets[-1] > 1:
-                raise ValueError(
-                    f"expected Linf budgets of at most 1 (the whole pixel range), got {setting.budgets[-1]};"
-                    " write 8/255 for eight pixel levels"
+                raise refuse(
+                    "Linf budgets of at most 1, the whole pixel range (8/255 is eight pixel levels)",
+                    field=f"settings.{place}.budgets",
+                    got=setting.budgets[-1],
                 )
         return self
 
@@ -107,7 +122,7 @@ Procedure = Annotated[Clean | Noise | Attack, Field(discriminator="kind")]
 class BenchmarkEntry(Frozen):
     """One protocol at one version."""
 
-    id: Annotated[EntryId, Field(pattern=r"-v[1-9][0-9]*$")]
+    id: VersionedId
     name: Name
     summary: Prose
     procedure: Procedure

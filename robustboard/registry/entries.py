@@ -8,25 +8,30 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from robustboard.fields import (
+    Argument,
     Channels,
     Commit,
     Count,
     Day,
     EntryId,
-    Exact,
     Flag,
     HttpsUrl,
     Index,
     Line,
+    LoaderName,
     Name,
+    NotNegative,
     Number,
+    Positive,
     Prose,
     RelativePath,
     RepoId,
     Revision,
     Seed,
     Sha256,
+    Share,
     Word,
+    refuse,
 )
 from robustboard.yamls import Frozen
 
@@ -77,8 +82,8 @@ class StandardTraining(Frozen):
     """Train on the first so many images; all when absent."""
     epochs: Count
     batch_size: Count
-    learning_rate: Exact
-    weight_decay: Exact = Fraction(0)
+    learning_rate: Positive
+    weight_decay: NotNegative = Fraction(0)
     shift: Index = 0
     """Random shifts by up to so many pixels, filled with the border's value."""
 
@@ -91,12 +96,12 @@ class FgsmTraining(Frozen):
     images: Count | None = None
     epochs: Count
     batch_size: Count
-    learning_rate: Exact
-    weight_decay: Exact = Fraction(0)
+    learning_rate: Positive
+    weight_decay: NotNegative = Fraction(0)
     shift: Index = 0
-    eps: Exact
+    eps: Share
     """Linf budget, an exact fraction of the [0, 1] pixel range."""
-    relative_step: Exact
+    relative_step: Positive
     """Step size as a fraction of eps (1.25 in the paper)."""
 
 
@@ -120,8 +125,8 @@ class Architecture(Frozen):
     """Constructor of the network in its loader's library."""
 
     name: Word
-    arguments: dict[Word, Index | tuple[Index, ...] | Flag | Word] = {}
-    """Keyword arguments; whole numbers, lists of them, true or false, or one word."""
+    arguments: dict[Word, Argument] = Field(default={})
+    """Keyword arguments; numbers, lists of whole numbers, true or false, or one word."""
     state_map: Literal["name", "position"] = "name"
     """How stored tensors find their place: by name, or in order (equal count, shapes and last name part)."""
 
@@ -131,7 +136,7 @@ class InputSpec(Frozen):
 
     size: Count
     """Height and width in pixels of the network's input."""
-    crop: Exact = Fraction(1)
+    crop: Share = Fraction(1)
     """Share of the shorter side kept by the centre crop; 7/8 means resize 256, crop 224."""
     interpolation: Interpolation = "bilinear"
     channels: Channels = 3
@@ -142,17 +147,13 @@ class InputSpec(Frozen):
 
     @model_validator(mode="after")
     def _check(self) -> InputSpec:
-        if not 0 < self.crop <= 1:
-            raise ValueError(f"expected crop above 0 and at most 1, got {self.crop}")
         wanted = self.channels if self.normalization == "outside" else 0
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) != wanted:
-                raise ValueError(
-                    f"expected {wanted} numbers in {name} (channels {self.channels},"
-                    f" normalization {self.normalization}), got {len(values)}"
-                )
+                why = f"channels {self.channels}, normalization {self.normalization}"
+                raise refuse(f"{wanted} numbers ({why})", field=name, got=len(values))
         if any(value <= 0 for value in self.std):
-            raise ValueError("expected every number in std above 0")
+            raise refuse("numbers above 0", field="std", got=min(self.std))
         return self
 
 
@@ -164,9 +165,9 @@ class ZeroShot(Frozen):
 
     @model_validator(mode="after")
     def _check(self) -> ZeroShot:
-        for template in self.templates:
-            if template.count("{}") != 1:
-                raise ValueError(f"expected {{}} exactly once in each template, got {template!r}")
+        for place, template in enumerate(self.templates):
+            if template.count("{}") != 1 or template.count("{") != 1 or template.count("}") != 1:
+                raise refuse("`{}` once and no other braces", field=f"templates.{place}", got=template)
         return self
 
 
@@ -174,12 +175,12 @@ class AdversarialTraining(Frozen):
     """The threat model that a network was trained against."""
 
     norm: Norm
-    eps: Exact
+    eps: Positive
 
     @model_validator(mode="after")
     def _check(self) -> AdversarialTraining:
-        if self.eps <= 0 or (self.norm == "linf" and self.eps > 1):
-            raise ValueError(f"expected eps as a share of the [0, 1] pixel range, got {self.eps}")
+        if self.norm == "linf" and self.eps > 1:
+            raise refuse("a share of the [0, 1] pixel range such as 8/255", field="eps", got=self.eps)
         return self
 
 
@@ -187,7 +188,7 @@ class TrainingData(Frozen):
     """What the weights have seen."""
 
     datasets: tuple[Line, ...] = Field(min_length=1)
-    overlap: dict[EntryId, Literal["yes", "no", "unknown"]] = {}
+    overlap: dict[EntryId, Literal["yes", "no", "unknown"]] = Field(default={})
     """Dataset id → whether its test images, or their sources, were in training."""
 
 
@@ -197,7 +198,7 @@ class ModelEntry(Frozen):
     id: EntryId
     name: Name
     source: WeightsSource
-    loader: Annotated[str, Field(pattern=r"^(timm|open_clip|plugin:[a-z0-9][a-z0-9_-]{0,63})$")]
+    loader: LoaderName
     """timm, open_clip, or plugin:NAME for an entry point of the group robustboard.loaders."""
     architecture: Architecture
     label_space: EntryId
@@ -212,8 +213,10 @@ class ModelEntry(Frozen):
 
     @model_validator(mode="after")
     def _check(self) -> ModelEntry:
-        if (self.loader == "open_clip") != (self.zero_shot is not None):
-            raise ValueError("expected zero_shot exactly when the loader is open_clip")
+        if self.loader == "open_clip" and self.zero_shot is None:
+            raise refuse("prompts, because the loader is open_clip", field="zero_shot", got="none")
+        if self.loader == "timm" and self.zero_shot is not None:
+            raise refuse("no prompts, because the loader is timm", field="zero_shot", got="some")
         return self
 
 
@@ -289,7 +292,7 @@ class DatasetEntry(Frozen):
     mirrors: tuple[DataSource, ...] = ()
     """Other places of the same images, tried in order when the source is absent."""
     label_space: EntryId
-    label_map: dict[Word, Index] = {}
+    label_map: dict[Word, Index] = Field(default={})
     """Stored label → class index, where they differ (SVHN's 10 → 0)."""
     class_subset: EntryId | None = None
     """The label file of the classes that occur, in its order; absent: all classes."""
@@ -331,7 +334,11 @@ class ClassSubset(Frozen):
 
 
 class LockedFile(Frozen):
-    """Content of one file when the lock was written."""
+    """Content of one file when the lock was written.
+
+    IDX files and the digits of scikit-learn count unpacked, so that packing them anew changes
+    nothing. A folder stands as one file: all its bytes, and the hash of its list of files.
+    """
 
     path: Line
     size: Index

@@ -40,11 +40,11 @@ def key_of(entry: ModelEntry | DatasetEntry) -> str:
     return f"{'model' if isinstance(entry, ModelEntry) else 'dataset'}/{entry.id}"
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> str:
     kind, _, name = value.partition("/") if isinstance(value, str) else ("", "", "")
     if kind not in ("model", "dataset") or not is_entry_id(name):
         raise refuse("model/ID or dataset/ID")
-    return value
+    return f"{kind}/{name}"
 
 
 class _Lines(RootModel[dict[Annotated[str, BeforeValidator(_key)], LockedEntry]]):
@@ -160,7 +160,7 @@ def _short(entry: LockedEntry) -> dict[str, Any]:
     return entry.model_dump(mode="json", exclude_defaults=True)
 
 
-def _flow(value: Any) -> str:
+def _flow(value: object) -> str:
     """YAML flow style on one line; texts are quoted unless they are plain words."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"

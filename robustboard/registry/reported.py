@@ -16,7 +16,6 @@ import csv
 import io
 import re
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -25,7 +24,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 
-from robustboard import durable, workspace, yamls
+from robustboard import durable, nodes, workspace, yamls
 from robustboard.errors import ContentError, Problem, RobustboardError, UserError, echo, suggestion
 from robustboard.fields import Day, HttpsUrl, Line, Name, Prose, RelativePath
 from robustboard.registry.entries import ReportedScore
@@ -168,10 +167,10 @@ class _Reader:
             self.fault(line, "", f"expected UTF-8, got byte 0x{data[error.start]:02x}")
             return None
         for number, content in enumerate(text.split("\n"), 1):
-            for character in content.removesuffix("\r"):
-                if unicodedata.category(character) in yamls.FORBIDDEN:
-                    self.fault(number, "", f"expected printable text, got U+{ord(character):04X}")
-                    return None
+            strange = nodes.stranger(content.removesuffix("\r"))
+            if strange is not None:
+                self.fault(number, "", f"expected printable text, got {nodes.describe(strange)}")
+                return None
         return text
 
     def score(self, line: int, cells: Mapping[str, str]) -> ReportedScore | None:
