@@ -33,7 +33,7 @@ lint: .venv/.installed-dev
 	@$(BIN)/lint-imports --no-logo
 
 schemas: .venv/.installed
-	@$(BIN)/python -m robustboard.registry.schema
+	@$(BIN)/python -m robustboard.schemas
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

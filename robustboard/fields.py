@@ -55,6 +55,11 @@ def refuse(
     return PydanticCustomError("expected", "expected {expected}", context)
 
 
+def _shape(kind: str, rule: str, **more: object) -> WithJsonSchema:
+    """What an editor is told about a field."""
+    return WithJsonSchema({"type": kind, "description": rule, **more})
+
+
 def _whole(low: int, high: int, expected: str) -> Callable[[object], int]:
     """Text of plain digits, or an int, in a range."""
 
@@ -124,7 +129,10 @@ def _share(value: object) -> Fraction:
     return found
 
 
-def _pattern(expression: str, expected: str, longest: int = MAX_LINE) -> BeforeValidator:
+def _pattern(
+    expression: str, expected: str, longest: int = MAX_LINE
+) -> tuple[BeforeValidator, WithJsonSchema]:
+    """A text that matches a whole expression, and what an editor is told about it."""
     compiled = re.compile(expression)
 
     def check(value: object) -> str:
@@ -132,7 +140,7 @@ def _pattern(expression: str, expected: str, longest: int = MAX_LINE) -> BeforeV
             raise refuse(expected)
         return value
 
-    return BeforeValidator(check)
+    return BeforeValidator(check), _shape("string", expected, pattern=f"^({expression})$")
 
 
 def is_entry_id(text: str) -> bool:
@@ -266,43 +274,54 @@ def _argument(value: object) -> object:
 _COUNT_RULE = f"a whole number from 1 to {MAX_COUNT}"
 _INDEX_RULE = f"a whole number from 0 to {MAX_COUNT}"
 _SEED_RULE = f"a whole number from 0 to {MAX_SEED}"
-_EXACT = (PlainSerializer(str, return_type=str), WithJsonSchema({"type": ["string", "number"]}))
+_WHOLE_RULE = "a whole number in plain digits"
+_HOST = r"(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}"
 
-Integer = Annotated[int, BeforeValidator(_whole(-(10**18), 10**18, "a whole number in plain digits"))]
-Count = Annotated[int, BeforeValidator(_whole(1, MAX_COUNT, _COUNT_RULE))]
-Index = Annotated[int, BeforeValidator(_whole(0, MAX_COUNT, _INDEX_RULE))]
-Seed = Annotated[int, BeforeValidator(_whole(0, MAX_SEED, _SEED_RULE))]
+
+def _exact(check: Callable[[object], Fraction]) -> tuple[PlainValidator, PlainSerializer, WithJsonSchema]:
+    """An exact number: read by a rule, written as text such as 8/255."""
+    told = WithJsonSchema({"type": ["string", "number"], "description": _FRACTION_RULE})
+    return PlainValidator(check), PlainSerializer(str, return_type=str), told
+
+
+Integer = Annotated[int, BeforeValidator(_whole(-(10**18), 10**18, _WHOLE_RULE))]
+Count = Annotated[
+    int, BeforeValidator(_whole(1, MAX_COUNT, _COUNT_RULE)), _shape("integer", _COUNT_RULE, minimum=1)
+]
+Index = Annotated[
+    int, BeforeValidator(_whole(0, MAX_COUNT, _INDEX_RULE)), _shape("integer", _INDEX_RULE, minimum=0)
+]
+Seed = Annotated[
+    int, BeforeValidator(_whole(0, MAX_SEED, _SEED_RULE)), _shape("integer", _SEED_RULE, minimum=0)
+]
 Channels = Annotated[Literal[1, 3], BeforeValidator(_whole(0, MAX_COUNT, "1 or 3"))]
 Number = Annotated[float, BeforeValidator(_number)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Day = Annotated[date, BeforeValidator(_date)]
-Exact = Annotated[Fraction, PlainValidator(_fraction), *_EXACT]
-Positive = Annotated[Fraction, PlainValidator(_above_zero), *_EXACT]
-NotNegative = Annotated[Fraction, PlainValidator(_not_negative), *_EXACT]
-Share = Annotated[Fraction, PlainValidator(_share), *_EXACT]
-EntryId = Annotated[str, BeforeValidator(_entry_id)]
+Exact = Annotated[Fraction, *_exact(_fraction)]
+Positive = Annotated[Fraction, *_exact(_above_zero)]
+NotNegative = Annotated[Fraction, *_exact(_not_negative)]
+Share = Annotated[Fraction, *_exact(_share)]
+EntryId = Annotated[
+    str, BeforeValidator(_entry_id), _shape("string", ID_RULE, pattern="^[a-z0-9][a-z0-9._-]{1,63}$")
+]
 VersionedId = Annotated[str, BeforeValidator(_versioned)]
 Name = Annotated[str, BeforeValidator(_name)]
 Line = Annotated[str, BeforeValidator(_line)]
 Prose = Annotated[str, BeforeValidator(_prose)]
-RelativePath = Annotated[str, BeforeValidator(_relative)]
-RepoId = Annotated[str, BeforeValidator(_repository)]
-LoaderName = Annotated[str, BeforeValidator(_loader)]
-Argument = Annotated[
-    bool | int | float | str | tuple[int, ...],
-    BeforeValidator(_argument),
+RelativePath = Annotated[str, BeforeValidator(_relative), _shape("string", "a relative path")]
+RepoId = Annotated[
+    str, BeforeValidator(_repository), _shape("string", "a Hub repository: ORG/NAME", pattern="^[^/]+/[^/]+$")
 ]
-Commit = Annotated[str, _pattern(r"[0-9a-f]{40}", "a commit hash of 40 hex digits")]
+LoaderName = Annotated[str, BeforeValidator(_loader), _shape("string", "timm, open_clip or plugin:NAME")]
+Argument = Annotated[bool | int | float | str | tuple[int, ...], BeforeValidator(_argument)]
+Commit = Annotated[str, *_pattern(r"[0-9a-f]{40}", "a commit hash of 40 hex digits")]
 Revision = Annotated[
     str,
-    _pattern(r"[0-9a-f]{40}|unresolved", "a commit hash of 40 hex digits, or the word unresolved"),
+    *_pattern(r"[0-9a-f]{40}|unresolved", "a commit hash of 40 hex digits, or the word unresolved"),
 ]
-Sha256 = Annotated[str, _pattern(r"[0-9a-f]{64}", "a SHA-256 of 64 hex digits")]
-Word = Annotated[str, _pattern(_WORD.pattern, "one word of letters, digits and . _ + -")]
+Sha256 = Annotated[str, *_pattern(r"[0-9a-f]{64}", "a SHA-256 of 64 hex digits")]
+Word = Annotated[str, *_pattern(_WORD.pattern, "one word of letters, digits and . _ + -")]
 HttpsUrl = Annotated[
-    str,
-    _pattern(
-        r"https://(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}(?:/[A-Za-z0-9._~:/?#@!$&()*+,;=%-]*)?",
-        "an https:// address",
-    ),
+    str, *_pattern(rf"https://{_HOST}(?:/[A-Za-z0-9._~:/?#@!$&()*+,;=%-]*)?", "an https:// address")
 ]

@@ -1,0 +1,39 @@
+"""One look at the whole registry: every fault of every file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from robustboard.errors import Problem, echo, suggestion
+from robustboard.registry.catalog import survey
+from robustboard.registry.folders import by_id
+from robustboard.registry.lock import lock_problems
+from robustboard.workspace import Workspace
+
+FOLDERS = frozenset({"models", "datasets", "labels", "reported", "schema"})
+FILES = frozenset({"lock.yaml", "README.md"})
+
+
+def check(workspace: Workspace) -> list[Problem]:
+    """All faults of entries, label files and the lock, sorted by file and line.
+
+    Schema, references between entries, names and ids that look alike, files that are no entries,
+    links, and lock lines at odds with their entries. Reads nothing outside the registry. Raises
+    WorkspaceError where there is no registry.
+    """
+    seen = survey(workspace)
+    ids = {f"model/{name}" for name in seen.models.ids} | {f"dataset/{name}" for name in seen.datasets.ids}
+    lock = lock_problems(workspace, by_id(seen.models), by_id(seen.datasets), ids)
+    return sorted({*seen.problems, *lock, *_strays(workspace)})
+
+
+def _strays(workspace: Workspace) -> Iterator[Problem]:
+    """Files and folders of the registry that nothing reads: a typing slip would hide every entry in them."""
+    for path in sorted(workspace.registry.iterdir()):
+        known = FOLDERS if path.is_dir() else FILES
+        if path.name.startswith(".") or path.name in known:
+            continue
+        near = suggestion(path.name, FOLDERS | FILES)
+        shown = workspace.show(path).encode("unicode_escape").decode("ascii")
+        names = ", ".join(sorted(FOLDERS | FILES))
+        yield Problem(shown, 1, "", f"expected one of {names}, got {echo(path.name)}{near}")
