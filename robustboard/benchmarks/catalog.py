@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from robustboard.benchmarks.entries import BenchmarkEntry
-from robustboard.errors import ContentError, Problem
+from robustboard.benchmarks.released import NAME, released_problems
+from robustboard.errors import ContentError, Problem, echo
 from robustboard.registry.catalog import Catalog, survey
-from robustboard.registry.entries import ClassSubset
-from robustboard.registry.folders import Folder, Found, by_id, need_folder, read_folder
+from robustboard.registry.entries import ClassSubset, DatasetEntry
+from robustboard.registry.folders import Folder, by_id, need_folder, read_folder
 from robustboard.registry.references import unknown
 from robustboard.workspace import Workspace
 
-BESIDES = frozenset({"README.md", "released.sha256"})
+BESIDES = frozenset({"README.md", NAME})
 
 
 def load_benchmarks(workspace: Workspace, catalog: Catalog) -> Mapping[str, BenchmarkEntry]:
@@ -21,19 +22,23 @@ def load_benchmarks(workspace: Workspace, catalog: Catalog) -> Mapping[str, Benc
     Raises ContentError with all problems of all files, WorkspaceError when the folder is absent.
     """
     folder = _read(workspace)
-    problems = [*folder.problems, *_references(folder, catalog.datasets, catalog.label_spaces)]
+    references = _references(folder, catalog.datasets, catalog.datasets, catalog.label_spaces)
+    problems = [*folder.problems, *references]
     if problems:
         raise ContentError(problems)
     return by_id(folder)
 
 
 def check(workspace: Workspace) -> list[Problem]:
-    """All faults of the files under benchmarks/, sorted; references to broken entries are none."""
+    """All faults of the files under benchmarks/, sorted by file and line.
+
+    Released protocols that were edited are among them; references to broken entries are not.
+    """
     folder = _read(workspace)
     seen = survey(workspace)
     subsets = {key for key, found in seen.labels.entries.items() if isinstance(found.entry, ClassSubset)}
-    problems = [*folder.problems, *_references(folder, seen.datasets.ids, seen.labels.ids - subsets)]
-    return sorted(set(problems))
+    references = _references(folder, by_id(seen.datasets), seen.datasets.ids, seen.labels.ids - subsets)
+    return sorted({*folder.problems, *references, *released_problems(workspace)})
 
 
 def _read(workspace: Workspace) -> Folder[BenchmarkEntry]:
@@ -42,20 +47,23 @@ def _read(workspace: Workspace) -> Folder[BenchmarkEntry]:
 
 
 def _references(
-    folder: Folder[BenchmarkEntry], datasets: Collection[str], spaces: Collection[str]
+    folder: Folder[BenchmarkEntry],
+    entries: Mapping[str, DatasetEntry],
+    datasets: Collection[str],
+    spaces: Collection[str],
 ) -> Iterator[Problem]:
+    """Names of datasets and label spaces that are not there; `entries` are the sound ones of `datasets`."""
     for found in folder.entries.values():
-        yield from _settings(found, datasets, spaces)
-
-
-def _settings(
-    found: Found[BenchmarkEntry], datasets: Collection[str], spaces: Collection[str]
-) -> Iterator[Problem]:
-    for place, setting in enumerate(found.entry.procedure.settings):
-        where = ("procedure", "settings", place)
-        for number, name in enumerate(setting.datasets):
-            if name not in datasets:
-                yield found.problem((*where, "datasets", number), unknown("dataset", name, datasets))
-        for number, name in enumerate(setting.label_spaces):
-            if name not in spaces:
-                yield found.problem((*where, "label_spaces", number), unknown("label space", name, spaces))
+        for place, setting in enumerate(found.entry.procedure.settings):
+            where = ("procedure", "settings", place)
+            for number, name in enumerate(setting.datasets):
+                if name not in datasets:
+                    yield found.problem((*where, "datasets", number), unknown("dataset", name, datasets))
+                elif name in entries and found.entry.setting_for(entries[name]) is not setting:
+                    message = f"expected a dataset that no setting above covers, got {echo(name)}"
+                    yield found.problem((*where, "datasets", number), message)
+            for number, name in enumerate(setting.label_spaces):
+                if name not in spaces:
+                    yield found.problem(
+                        (*where, "label_spaces", number), unknown("label space", name, spaces)
+                    )

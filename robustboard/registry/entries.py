@@ -38,6 +38,8 @@ from robustboard.yamls import Frozen
 Norm = Literal["linf", "l2"]
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
 UNRESOLVED = "unresolved"
+DIGITS = 1797
+"""Images in the UCI digits."""
 
 
 class FilePin(Frozen):
@@ -273,6 +275,12 @@ class SklearnDigits(Frozen):
     start: Index
     stop: Count
 
+    @model_validator(mode="after")
+    def _check(self) -> SklearnDigits:
+        if not self.start < self.stop <= DIGITS:
+            raise refuse(f"a row above {self.start} and at most {DIGITS}", field="stop", got=self.stop)
+        return self
+
 
 DataSource = Annotated[
     HubData | FolderData | ParquetData | IdxData | NpzData | SklearnDigits,
@@ -310,6 +318,13 @@ class DatasetEntry(Frozen):
     homepage: HttpsUrl | None = None
     citation: Prose
     added: Day
+
+    @model_validator(mode="after")
+    def _check(self) -> DatasetEntry:
+        rows = self.source.stop - self.source.start if isinstance(self.source, SklearnDigits) else self.size
+        if rows != self.size:
+            raise refuse(f"{rows}, the rows from start to stop", field="size", got=self.size)
+        return self
 
 
 class LabelSpace(Frozen):
