@@ -1,7 +1,8 @@
-"""Small real classifiers, trained in seconds, and a run key for them."""
+"""Small real classifiers, trained in seconds, a run key for them, and a small registry on disk."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from robustboard.runners.record import RunKey
+from robustboard.workspace import Workspace
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -131,3 +133,94 @@ def run_key() -> RunKey:
         shard_size=250,
         software={"torch": "2.14"},
     )
+
+
+DATASET = """\
+name: {name}
+role: {role}
+source:
+  kind: folder
+  path: shapes/{role}
+label_space: shapes
+size: 4
+license: CC0-1.0
+display_allowed: true
+citation: drawn for a test
+added: 2026-01-31
+"""
+MODEL = """\
+name: Small net
+source:
+  kind: hub
+  repo: timm/test_vit.r160_in1k
+  revision: "{commit}"
+loader: timm
+architecture:
+  name: test_vit
+label_space: shapes
+input:
+  size: 160
+  normalization: outside
+  mean: [0.5, 0.5, 0.5]
+  std: [0.5, 0.5, 0.5]
+training:
+  datasets: [Shapes]
+  overlap:
+    shapes: no
+license: Apache-2.0
+added: 2026-01-31
+"""
+PROTOCOL = """\
+name: PGD
+summary: An attack.
+procedure:
+  kind: attack
+  attack: pgd
+  norm: linf
+  settings:
+    - label_spaces: [shapes]
+      budgets: [1/255, 8/255]
+      headline: 8/255
+      steps: 10
+      relative_step: 1/4
+source: a test
+added: 2026-01-31
+"""
+PLANTED = {
+    "registry/lock.yaml": "{}\n",
+    "registry/labels/shapes.yaml": "name: Shapes\nsource: a test\nclasses:\n  sq: square\n  ci: circle\n  tr: triangle\n",
+    "registry/labels/round.yaml": "name: Round\nsubset_of: shapes\nsource: a test\nclasses:\n  - tr\n  - ci\n",
+    "registry/datasets/shapes.yaml": DATASET.format(name="Shapes", role="test"),
+    "registry/datasets/shapes-train.yaml": DATASET.format(name="Shapes, training part", role="train"),
+    "registry/models/net.yaml": MODEL.format(commit="0123456789" * 4),
+    "benchmarks/pgd-v1.yaml": PROTOCOL,
+}
+
+
+class Plant:
+    """A small sound registry in a folder of its own, to be spoilt by a test."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.workspace = Workspace(root, root)
+        for name, text in PLANTED.items():
+            self.write(name, text)
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        """Write a file, and the folders above it."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replace a text that stands once in a file."""
+        text = (self.root / name).read_text()
+        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {name}"
+        self.write(name, text.replace(old, new))
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> Plant:
+    """A small sound registry: one label space, one subset, two datasets, one model, one protocol."""
+    return Plant(tmp_path)
