@@ -135,6 +135,22 @@ def run_key() -> RunKey:
     )
 
 
+SHAPES = """\
+name: Shapes
+source: a test
+classes:
+  sq: square
+  ci: circle
+  tr: triangle
+"""
+ROUND = """\
+name: Round
+subset_of: shapes
+source: a test
+classes:
+  - tr
+  - ci
+"""
 DATASET = """\
 name: {name}
 role: {role}
@@ -188,8 +204,8 @@ added: 2026-01-31
 """
 PLANTED = {
     "registry/lock.yaml": "{}\n",
-    "registry/labels/shapes.yaml": "name: Shapes\nsource: a test\nclasses:\n  sq: square\n  ci: circle\n  tr: triangle\n",
-    "registry/labels/round.yaml": "name: Round\nsubset_of: shapes\nsource: a test\nclasses:\n  - tr\n  - ci\n",
+    "registry/labels/shapes.yaml": SHAPES,
+    "registry/labels/round.yaml": ROUND,
     "registry/datasets/shapes.yaml": DATASET.format(name="Shapes", role="test"),
     "registry/datasets/shapes-train.yaml": DATASET.format(name="Shapes, training part", role="train"),
     "registry/models/net.yaml": MODEL.format(commit="0123456789" * 4),

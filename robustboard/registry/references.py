@@ -106,7 +106,9 @@ def _check_matched(
     if name not in datasets.ids:
         yield found.problem(("matched_clean",), unknown("dataset", name, datasets.ids))
     if name == found.entry.id:
-        yield found.problem(("matched_clean",), "expected another dataset, got this one")
+        yield found.problem(
+            ("matched_clean",), f"expected another dataset, got {echo(name)}, which is this one"
+        )
     clean = datasets.entries.get(name)
     if clean is not None and clean.entry.label_space != found.entry.label_space:
         message = f"expected a dataset of label space {found.entry.label_space}, got {echo(name)}"
@@ -135,7 +137,9 @@ def _check_recipe(found: Found[ModelEntry], name: str, datasets: Folder[DatasetE
     if data is None:
         return
     if data.entry.role != "train":
-        yield found.problem(where, f"expected a dataset of role train, got {echo(name)} of {data.entry.role}")
+        yield found.problem(
+            where, f"expected a dataset of role train, got {echo(name)} of role {data.entry.role}"
+        )
     if data.entry.label_space != found.entry.label_space:
         message = f"expected a dataset of label space {found.entry.label_space}, got {echo(name)}"
         yield found.problem(where, f"{message} of {data.entry.label_space}")
