@@ -63,13 +63,12 @@ def read_folder(
         return found
     if not path.is_dir():
         return found
-    twins: dict[str, str] = {}
     for file in sorted(path.iterdir()):
         shown = f"{name}/{file.name}".encode("unicode_escape").decode("ascii")
         hidden = file.name.startswith(".") and not file.name.endswith((SUFFIX, ".yml"))
         if hidden or file.name in besides:
             continue
-        wrong = _wrong_name(file, twins)
+        wrong = _wrong_name(file)
         if wrong:
             found.problems.append(Problem(shown, 1, "", wrong))
             continue
@@ -83,16 +82,15 @@ def read_folder(
     return found
 
 
-def _wrong_name(file: Path, twins: dict[str, str]) -> str | None:
-    """Why a file's name cannot be an entry's; None when it can. Remembers names under case folding."""
+def _wrong_name(file: Path) -> str | None:
+    """Why a file's name cannot be an entry's; None when it can."""
     if file.suffix != SUFFIX:
         return f"expected files named ID{SUFFIX} here, got {echo(file.name)}"
-    twin = twins.setdefault(file.stem.casefold(), file.name)
-    if twin != file.name:
-        return f"expected names that differ in more than case, got {echo(file.name)} beside {echo(twin)}"
-    if not is_entry_id(file.stem):
-        return f"expected {ID_RULE} before {SUFFIX}, got {echo(file.stem)}"
-    return None
+    if is_entry_id(file.stem):
+        return None
+    twin = file.with_name(f"{file.stem.casefold()}{SUFFIX}")
+    beside = f" beside {echo(twin.name)}" if twin != file and twin.exists() else ""
+    return f"expected {ID_RULE} before {SUFFIX}, got {echo(file.stem)}{beside}"
 
 
 def need_folder(workspace: Workspace, path: Path) -> None:

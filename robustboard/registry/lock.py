@@ -88,10 +88,7 @@ class Lock(Mapping[str, LockedEntry]):
         kind, name = key.split("/")
         found = self.require("model" if kind == "model" else "dataset", name)
         for where, message in contradictions(entry, found):
-            raise LockError(
-                f"registry/lock.yaml: {key}: {where}: {message};"
-                f" the entry has changed: run robustboard lock {key}"
-            )
+            raise LockError(f"registry/lock.yaml: {key}: {where}: {message}; run robustboard lock {key}")
         return found
 
     def replace(self, lines: Mapping[str, LockedEntry | None]) -> Lock:
@@ -104,12 +101,13 @@ def contradictions(entry: ModelEntry | DatasetEntry, locked: LockedEntry) -> lis
     """(field of the lock's line, complaint) for all that the entry itself pins otherwise."""
     source = entry.source
     if isinstance(source, TrainedWeights):
-        return [("", "expected no line: this project trains the weights from the entry's recipe")]
+        return [("", "expected no line, got one: this project trains the weights from the entry's recipe")]
     found: list[tuple[str, str]] = []
-    hub = isinstance(source, HubWeights | HubData)
-    if isinstance(source, HubWeights | HubData) and source.revision not in (UNRESOLVED, locked.commit):
-        found.append(("commit", f"expected {source.revision} as in the entry, got {locked.commit}"))
-    if not hub and locked.commit is not None:
+    if isinstance(source, HubWeights | HubData):
+        wanted = "a commit" if source.revision == UNRESOLVED else f"{source.revision} as in the entry"
+        if locked.commit is None or source.revision not in (UNRESOLVED, locked.commit):
+            found.append(("commit", f"expected {wanted}, got {locked.commit or 'none'}"))
+    elif locked.commit is not None:
         found.append(("commit", f"expected none for a source of kind {source.kind}, got {locked.commit}"))
     hashes = {file.path: file.sha256 for file in locked.files}
     for pin in pins(entry):

@@ -57,7 +57,6 @@ _LOOK_ALIKES = {
     "y": "03b3 0443 04af 04b1",
     "Z": "0396 13c3",
     "z": "1d22",
-    "з": "0437",
 }
 _LATIN = {int(code, 16): letter for letter, codes in _LOOK_ALIKES.items() for code in codes.split()}
 _ALIKE = str.maketrans("01i|", "olll")

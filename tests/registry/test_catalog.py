@@ -78,8 +78,10 @@ def test_repeated_misspelt_and_sound_keys(plant: Plant) -> None:
     assert found == [
         "registry/models/again.yaml:20: license: expected each key once, got it again (first on line 6)",
         "registry/models/slip.yaml:2: source.revision: expected a value, got none: the field is required",
-        "registry/models/slip.yaml:5: source.revison: expected a known key, got 'revison'"
-        " (did you mean revision?)",
+        (
+            "registry/models/slip.yaml:5: source.revison: expected a known key, got 'revison'"
+            " (did you mean revision?)"
+        ),
     ]
 
 
