@@ -16,7 +16,7 @@ import secrets
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from robustboard.errors import DiskFullError, StoreError
@@ -174,21 +174,20 @@ def sweep(folder: Path) -> int:
 
 
 @contextmanager
-def exclusive(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the advisory lock of a folder; yields False, at once, when another holds it and not `wait`.
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold the advisory lock of a folder; waits for whoever holds it.
 
     The lock goes with the process, so a killed holder never blocks the next one. Where the file
-    system has no locks this yields True: locks save double work, `publish` keeps it correct.
+    system has no locks the block is entered all the same: locks save double work, `publish` keeps
+    it correct.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        held = True
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            held = False
-        except OSError:
-            pass
-        yield held
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
     finally:
+        # Closing alone would leave the lock to a child process that was forked meanwhile.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)

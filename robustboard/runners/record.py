@@ -211,6 +211,8 @@ class Facts(Frozen):
     macs: int | None
     """Multiply-accumulates of one image's forward pass; None where they could not be counted."""
     environment: dict[str, str]
+    preparation: dict[str, str] = Field(default_factory=dict)
+    """What was done to the images between file and network, in words."""
     finished_at: str
     """UTC, ISO 8601, to the second; provenance only."""
 

@@ -106,28 +106,33 @@ def read_result(path: Path, name: str | None = None) -> Result:
     return result
 
 
-def build(digest: str, store: Store, keys: Keys) -> Result | None:
-    """The result of a stored run by the entries of today; None when the run is not finished.
-
-    Raises StoreError when it is damaged, or when an entry that shaped it has changed since.
-    """
-    run = store.read(digest)
-    if run is None:
-        return None
-    key = run.record.plan.key
+def outdated(key: RunKey, keys: Keys) -> str | None:
+    """Why the entries of today do not describe a stored run any more; None while they do."""
     for kind, name, known in (
         ("model", key.model, keys.catalog.models),
         ("dataset", key.dataset, keys.catalog.datasets),
         ("benchmark", key.benchmark, keys.benchmarks),
     ):
         if name not in known:
-            raise StoreError(f"{kind} {name} has no entry any more")
+            return f"{kind} {name} has no entry any more"
+    if keys.benchmarks[key.benchmark].setting_for(keys.catalog.dataset(key.dataset)) is None:
+        return f"benchmark {key.benchmark} has no setting for dataset {key.dataset} any more"
     changed = keys.changed(key, NOT_IN_ENTRIES)
-    if changed:
-        raise StoreError(f"measured before a change of {', '.join(changed)}: run it again")
-    benchmark = keys.benchmarks[key.benchmark]
-    setting = benchmark.setting_for(keys.catalog.dataset(key.dataset))
-    return result_of(run, benchmark, setting) if setting is not None else None
+    return f"measured before a change of {', '.join(changed)}: run it again" if changed else None
+
+
+def rebuild(run: StoredRun, keys: Keys) -> Result:
+    """The result of a stored run by the entries of today.
+
+    Raises StoreError when an entry that shaped the run has changed since.
+    """
+    key = run.record.plan.key
+    reason = outdated(key, keys)
+    benchmark = keys.benchmarks.get(key.benchmark)
+    setting = benchmark.setting_for(keys.catalog.dataset(key.dataset)) if benchmark and not reason else None
+    if benchmark is None or setting is None:
+        raise StoreError(reason or "the run has no benchmark")
+    return result_of(run, benchmark, setting)
 
 
 def score(workspace: Workspace, catalog: Catalog, benchmarks: Mapping[str, BenchmarkEntry]) -> list[Rebuilt]:
@@ -140,16 +145,15 @@ def score(workspace: Workspace, catalog: Catalog, benchmarks: Mapping[str, Bench
     rebuilt = []
     for name, path in store.current().items():
         try:
-            result = build(store.current_key(path).digest, store, keys)
+            run = store.read(store.current_key(path).digest)
+            if run is None:
+                raise StoreError("the run is not finished")
+            result = rebuild(run, keys)
+            if name_of(result) != name:
+                raise StoreError(f"{store.name(path)} names the run of another cell")
+            written, changed = write_result(workspace, result)
         except RobustboardError as error:
             rebuilt.append(Rebuilt(name, None, changed=False, reason=str(error)))
-            continue
-        if result is None:
-            rebuilt.append(Rebuilt(name, None, changed=False, reason="the run is not finished"))
-        elif name_of(result) != name:
-            reason = f"{store.name(path)} names the run of another cell"
-            rebuilt.append(Rebuilt(name, None, changed=False, reason=reason))
         else:
-            written, changed = write_result(workspace, result)
             rebuilt.append(Rebuilt(name, written, changed))
     return rebuilt

@@ -131,7 +131,10 @@ def merge_facts(facts: Sequence[Facts]) -> Facts:
     def joined(values: list[str]) -> str:
         return "; ".join(dict.fromkeys(values))
 
-    names = sorted({name for fact in facts for name in fact.environment})
+    def merged(tables: list[dict[str, str]]) -> dict[str, str]:
+        names = sorted({name for table in tables for name in table})
+        return {name: joined([table[name] for table in tables if name in table]) for name in names}
+
     return Facts(
         seconds=round(sum(fact.seconds for fact in facts), 3),
         peak_memory_bytes=max(fact.peak_memory_bytes for fact in facts),
@@ -140,10 +143,8 @@ def merge_facts(facts: Sequence[Facts]) -> Facts:
         device=joined([fact.device for fact in facts]),
         parameters=facts[0].parameters,
         macs=facts[0].macs,
-        environment={
-            name: joined([fact.environment[name] for fact in facts if name in fact.environment])
-            for name in names
-        },
+        environment=merged([fact.environment for fact in facts]),
+        preparation=merged([fact.preparation for fact in facts]),
         finished_at=max(fact.finished_at for fact in facts),
     )
 
@@ -213,10 +214,8 @@ class Store:
         return jsons.unseal(_bytes(path, self.name(path)), kind, self.name(path))
 
     @contextmanager
-    def open(
-        self, plan: RunPlan, ids: Sequence[str], labels: npt.NDArray[np.integer], *, wait: bool = True
-    ) -> Iterator[OpenRun | None]:
-        """The run of a plan, to be completed by this process alone; None: another is at it, and not `wait`.
+    def open(self, plan: RunPlan, ids: Sequence[str], labels: npt.NDArray[np.integer]) -> Iterator[OpenRun]:
+        """The run of a plan, to be completed by this process alone; waits while another is at it.
 
         Begins the run where it is new, sweeps what killed writers left, and takes damaged files
         out of the way, so that their shards are among the missing ones.
@@ -225,10 +224,7 @@ class Store:
         durable.make_folder(folder)
         for parent in (folder.parent, self.root):
             durable.sync_folder(parent)
-        with durable.exclusive(folder, wait=wait) as held:
-            if not held:
-                yield None
-                return
+        with durable.exclusive(folder):
             durable.sweep(folder)
             yield OpenRun(self, plan, tuple(ids), labels)
 

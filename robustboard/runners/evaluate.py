@@ -1,0 +1,108 @@
+"""The main path: from entries to stored predictions and result files.
+
+`run_cells` makes cells exist: one that is finished is skipped, one that was begun goes on from its
+last stored shard, one that fails does not stop the others. To run the same cells again, at the
+same time or after a crash, is always right: it only ever adds what is missing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from robustboard.benchmarks.conditions import conditions
+from robustboard.runners import facts
+from robustboard.runners.keys import Cell
+from robustboard.runners.outcomes import Outcome, Summary, time_limit
+from robustboard.runners.plan import by_model_and_dataset, passes
+from robustboard.runners.procedures import measure
+from robustboard.runners.score import name_of, result_of, write_result
+from robustboard.runners.session import Job, Session
+from robustboard.runners.store import OpenRun, run_plan
+
+__all__ = ["Session", "measure_cell", "run_cells"]
+
+
+def run_cells(cells: Iterable[Cell], session: Session) -> Summary:
+    """Make cells exist, loading each model, and each dataset for it, once.
+
+    What goes wrong with a cell is in the summary. Raises UserError when the profile's device is
+    not there.
+    """
+    summary = Summary(tuple(dict.fromkeys(cells)), session.workspace, session.reporter, debug=session.debug)
+    limit = session.profile.time_limit_seconds
+    session.reporter.stage(f"using {session.device}")
+    with session.reporter, summary.until_stopped():
+        for cell in summary.cells:
+            session.reporter.expect(cell.name, session.work(cell))
+        for model_id, datasets in by_model_and_dataset(summary.cells):
+            with summary.catching(cell for _, group in datasets for cell in group):
+                model = session.model(model_id)
+                for dataset_id, group in datasets:
+                    with summary.catching(group):
+                        samples = session.samples(dataset_id, model.entry.input)
+                        for cell in group:
+                            with summary.catching([cell]), time_limit(limit):
+                                summary.add(cell, measure_cell(session.job(cell, model, samples), session))
+    return summary
+
+
+def measure_cell(job: Job, session: Session) -> Outcome:
+    """One cell: nothing to do where its key is finished, else measure missing shards and commit.
+
+    The result file is written either way, so a run that was killed just before is mended. Raises
+    CellError, StoreError or DiskFullError; shards stored until then stay and count next time.
+    """
+    digest, samples = job.key.digest, job.samples
+    if session.is_committed(job):
+        return Outcome("skipped", f"its result is there already, key {digest[:12]}")
+    plan = run_plan(
+        job.key,
+        ids=samples.ids,
+        labels=samples.labels,
+        conditions=conditions(job.benchmark.procedure, job.setting),
+        images=job.images,
+        skipped=job.skipped,
+    )
+    with session.store.open(plan, samples.ids, samples.labels) as run:
+        todo = list(run.missing)
+        for index in todo:
+            measure_shard(index, run, job, session)
+        stored = run.finished or run.commit()
+    result = result_of(stored, job.benchmark, job.setting)
+    session.store.set_current(name_of(result), job.key)
+    write_result(session.workspace, result)
+    partial = "" if result.complete else f"; partial, {result.evaluated} of {result.images} images"
+    if todo:
+        return Outcome("ok", f"key {digest[:12]}{partial}")
+    return Outcome("skipped", f"measured already, key {digest[:12]}{partial}")
+
+
+def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
+    """Measure one range of samples under every condition, and store it."""
+    part, samples, model = run.plan.shards[index], job.samples, job.model
+    session.reporter.stage(f"{job.cell.name}: shard {index + 1} of {len(run.plan.shards)}")
+    classifier = model.classifier
+    started = time.perf_counter()
+    table = measure(
+        job.benchmark.procedure,
+        job.setting,
+        classifier=classifier,
+        classes=job.classes,
+        images=samples.pixels(part),
+        labels=samples.labels[part.start : part.stop],
+        ids=samples.ids[part.start : part.stop],
+        key=job.key,
+        batch_size=session.profile.batch_size,
+        device=str(session.device),
+    )
+    circumstances = facts.shard_facts(
+        seconds=time.perf_counter() - started,
+        batch_size=session.profile.batch_size,
+        device=session.device,
+        parameters=model.parameters,
+        macs=model.macs(samples.shape),
+        preparation=samples.facts | {f"network {name}": fact for name, fact in classifier.facts.items()},
+    )
+    run.put(index, table, circumstances)
+    session.reporter.advance(job.cell.name, len(part) * passes(job.benchmark, job.setting), len(part))

@@ -1,0 +1,154 @@
+"""How cells end: ok, skipped or failed for a stated reason, never silently."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Literal
+
+from robustboard.errors import (
+    CellError,
+    DiskFullError,
+    FailureKind,
+    RobustboardError,
+    StoreError,
+)
+from robustboard.runners.failures import clear_failure, write_failure
+from robustboard.runners.keys import Cell
+from robustboard.runners.progress import Reporter
+from robustboard.workspace import Workspace
+
+INTERRUPTED = 130
+MAX_REASON = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one cell ended."""
+
+    state: Literal["ok", "skipped", "failed"]
+    """skipped: finished before, nothing was measured."""
+    reason: str
+    kind: FailureKind | None = None
+    """Only of failures."""
+
+
+class Summary:
+    """How all cells of a run ended; collects outcomes while the run goes on."""
+
+    def __init__(
+        self, cells: tuple[Cell, ...], workspace: Workspace, reporter: Reporter, *, debug: bool = False
+    ) -> None:
+        """No cell has ended yet."""
+        self.cells = cells
+        self.outcomes: dict[Cell, Outcome] = {}
+        self.interrupted = False
+        self.disk_full: DiskFullError | None = None
+        self._workspace = workspace
+        self._reporter = reporter
+        self._debug = debug
+
+    def add(self, cell: Cell, outcome: Outcome) -> None:
+        """Note how a cell ended, and tell it."""
+        self.outcomes[cell] = outcome
+        if outcome.state != "failed":
+            clear_failure(self._workspace, cell)
+        kind = f"{outcome.kind}: " if outcome.kind else ""
+        self._reporter.finish(cell.name, f"{outcome.state} {cell.name}: {kind}{outcome.reason}")
+
+    @contextmanager
+    def catching(self, cells: Iterable[Cell]) -> Iterator[None]:
+        """Let what goes wrong inside fail those of the cells that have not ended, and go on after them."""
+        cells = tuple(cells)
+        try:
+            yield
+        except DiskFullError as error:
+            self._fail(cells, "disk-full", error)
+            raise
+        except CellError as error:
+            self._fail(cells, error.kind, error.reason)
+        except StoreError as error:
+            self._fail(cells, "store", error)
+        except RobustboardError as error:
+            self._fail(cells, "load", error)
+        except Exception as error:  # noqa: BLE001 - code of models, loaders and libraries may raise anything
+            lines = str(error).strip().splitlines()
+            self._fail(cells, "load", f"{type(error).__name__}: {lines[0] if lines else 'no message'}")
+
+    def _fail(self, cells: tuple[Cell, ...], kind: FailureKind, reason: object) -> None:
+        if self._debug:
+            traceback.print_exc(file=sys.stderr)
+        text = " ".join(str(reason).split())[:MAX_REASON]
+        for cell in cells:
+            if cell not in self.outcomes:
+                self.add(cell, Outcome("failed", text, kind))
+                if kind != "disk-full":
+                    write_failure(self._workspace, cell, kind, text)
+
+    @contextmanager
+    def until_stopped(self) -> Iterator[None]:
+        """End the run, without an error, at Ctrl-C and at a full disk; what is stored stays."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+        except DiskFullError as error:
+            self.disk_full = error
+
+    @property
+    def exit_code(self) -> int:
+        """0 when every cell is there, 1 when one failed, 3 when the disk is full, 130 after Ctrl-C."""
+        if self.interrupted:
+            return INTERRUPTED
+        if self.disk_full is not None:
+            return self.disk_full.exit_code
+        return 0 if all(self.succeeded(cell) for cell in self.cells) else 1
+
+    def succeeded(self, cell: Cell) -> bool:
+        """Whether a cell is measured, now or before."""
+        return cell in self.outcomes and self.outcomes[cell].state != "failed"
+
+    def text(self) -> str:
+        """`2 ok, 1 skipped (already done), 1 failed`, after a line for each failure."""
+        counts = Counter(outcome.state for outcome in self.outcomes.values())
+        found = [
+            f"failed {cell.name}: {outcome.kind}: {outcome.reason}"
+            for cell, outcome in self.outcomes.items()
+            if outcome.state == "failed"
+        ]
+        total = f"{counts['ok']} ok, {counts['skipped']} skipped (already done), {counts['failed']} failed"
+        rest = len(self.cells) - len(self.outcomes)
+        if rest:
+            why = "interrupted" if self.interrupted else "the disk is full"
+            total += f", {rest} not started ({why}; the same command goes on from here)"
+        return "\n".join([*found, total])
+
+
+@contextmanager
+def time_limit(seconds: int | None) -> Iterator[None]:
+    """Raise CellError (timeout) inside the block once it has taken so long.
+
+    By an alarm signal, so only in the main thread, and only once Python gets to run: a hang inside
+    a native library is not ended.
+    """
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise CellError("timeout", f"not finished within {seconds} seconds; stored shards are kept")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

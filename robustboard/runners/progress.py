@@ -1,0 +1,213 @@
+"""How far a run is: a bar on a terminal, a line now and then in a log, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import IO, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+LINE_EVERY_SECONDS = 5.0
+
+
+class Reporter(Protocol):
+    """What an evaluation tells while it runs. Work is counted in forward passes of one image."""
+
+    def __enter__(self) -> Self:
+        """Begin to report."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal clean, whatever happened."""
+
+    def expect(self, name: str, work: float) -> None:
+        """Say how much work a cell is."""
+
+    def stage(self, text: str) -> None:
+        """Say what is going on now."""
+
+    def advance(self, name: str, work: float, images: int) -> None:
+        """Say that so much of a cell's work, on so many images, is done and stored."""
+
+    def finish(self, name: str, line: str) -> None:
+        """Say how a cell ended; what was left of its work falls away."""
+
+
+class Meter:
+    """Work done and to do, rate, and time left."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """A meter that starts at the first stage."""
+        self.clock = clock
+        self.left: dict[str, float] = {}
+        self.done = 0.0
+        self.images = 0
+        self.text = ""
+        self.started: float | None = None
+
+    @property
+    def total(self) -> float:
+        """Work done and to do."""
+        return self.done + sum(self.left.values())
+
+    def stage(self, text: str) -> None:
+        """What is going on; the first time starts the clock."""
+        if self.started is None:
+            self.started = self.clock()
+        self.text = text
+
+    def advance(self, name: str, work: float, images: int) -> None:
+        """Work that was done."""
+        self.left[name] = max(self.left.get(name, 0.0) - work, 0.0)
+        self.done += work
+        self.images += images
+
+    def seconds_left(self) -> float | None:
+        """Time for the rest at the mean rate so far; None before anything is done."""
+        if self.started is None or self.done <= 0:
+            return None
+        return (self.clock() - self.started) / self.done * sum(self.left.values())
+
+    def describe(self) -> str:
+        """`120 images/s, 1:05 left`, as far as it is known."""
+        left = self.seconds_left()
+        if left is None or self.started is None:
+            return ""
+        rate = self.images / max(self.clock() - self.started, 1e-9)
+        return f"{rate:,.0f} images/s, {left // 60:.0f}:{left % 60:02.0f} left"
+
+
+class Silent:
+    """Reports nothing."""
+
+    def __enter__(self) -> Self:
+        """Nothing to begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to end."""
+
+    def expect(self, name: str, work: float) -> None:
+        """Nothing is shown."""
+
+    def stage(self, text: str) -> None:
+        """Nothing is shown."""
+
+    def advance(self, name: str, work: float, images: int) -> None:
+        """Nothing is shown."""
+
+    def finish(self, name: str, line: str) -> None:
+        """Nothing is shown."""
+
+
+class Lines(Silent):
+    """Plain lines for logs: one a finished cell, and one every few seconds."""
+
+    def __init__(
+        self, stream: IO[str], every: float = LINE_EVERY_SECONDS, meter: Meter | None = None
+    ) -> None:
+        """Lines to `stream`, at most one in `every` seconds beside those that stay."""
+        self.stream = stream
+        self.every = every
+        self.meter = meter or Meter()
+        self.last = float("-inf")
+
+    def expect(self, name: str, work: float) -> None:
+        """More work."""
+        self.meter.left[name] = work
+
+    def stage(self, text: str) -> None:
+        """What is going on now."""
+        self.meter.stage(text)
+        self._now_and_then()
+
+    def advance(self, name: str, work: float, images: int) -> None:
+        """Work that was done."""
+        self.meter.advance(name, work, images)
+        self._now_and_then()
+
+    def finish(self, name: str, line: str) -> None:
+        """A line that is always printed."""
+        self.meter.left.pop(name, None)
+        print(line, file=self.stream, flush=True)
+
+    def _now_and_then(self) -> None:
+        now = self.meter.clock()
+        if now - self.last < self.every:
+            return
+        self.last = now
+        share = f"{self.meter.done / self.meter.total:4.0%} " if self.meter.total > 0 else ""
+        line = f"{share}{self.meter.text} {self.meter.describe()}".rstrip()
+        print(line, file=self.stream, flush=True)
+
+
+class Bar(Silent):
+    """A bar with rate and time left; finished cells scroll by above it."""
+
+    def __init__(self, console: Console, meter: Meter | None = None) -> None:
+        """A bar on a terminal."""
+        self.meter = meter or Meter()
+        self.bar = Progress(
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[rate]}", markup=False),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+        )
+        self.task = self.bar.add_task("", total=None, rate="")
+
+    def __enter__(self) -> Self:
+        """Show the bar."""
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away and give the cursor back."""
+        self.bar.update(self.task, visible=False)
+        self.bar.stop()
+
+    def expect(self, name: str, work: float) -> None:
+        """More work."""
+        self.meter.left[name] = work
+
+    def stage(self, text: str) -> None:
+        """What is going on now."""
+        self.meter.stage(text)
+        self._show()
+
+    def advance(self, name: str, work: float, images: int) -> None:
+        """Work that was done."""
+        self.meter.advance(name, work, images)
+        self._show()
+
+    def finish(self, name: str, line: str) -> None:
+        """A line above the bar."""
+        self.meter.left.pop(name, None)
+        self._show()
+        self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _show(self) -> None:
+        self.bar.update(
+            self.task,
+            description=self.meter.text,
+            completed=self.meter.done,
+            total=self.meter.total or None,
+            rate=self.meter.describe(),
+        )
+
+
+def reporter(*, quiet: bool = False, stream: IO[str] | None = None) -> Reporter:
+    """A bar where `stream` (standard error) is a terminal, plain lines elsewhere, nothing when quiet."""
+    stream = stream or sys.stderr
+    if quiet:
+        return Silent()
+    return Bar(Console(file=stream)) if stream.isatty() else Lines(stream)

@@ -1,0 +1,208 @@
+"""What the cells of one run share: entries, store, device, and what is loaded at the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from robustboard.benchmarks.entries import BenchmarkEntry, Scope
+from robustboard.errors import CellError, StoreError, UserError
+from robustboard.registry.catalog import Catalog
+from robustboard.registry.entries import InputSpec, ModelEntry
+from robustboard.registry.lock import Lock
+from robustboard.runners import facts
+from robustboard.runners.classifier import Classifier
+from robustboard.runners.device import prepare
+from robustboard.runners.keys import Cell, Keys
+from robustboard.runners.loaders import load_classifier
+from robustboard.runners.plan import passes
+from robustboard.runners.profiles import RunProfile
+from robustboard.runners.progress import Reporter, Silent
+from robustboard.runners.record import RunKey
+from robustboard.runners.samples import Samples, choose_subset, load_samples
+from robustboard.runners.score import read_result
+from robustboard.runners.store import Store
+from robustboard.runners.weights import Weights, locate_weights
+from robustboard.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Session:
+    """Everything that one run of many cells is given, and what it makes of it."""
+
+    workspace: Workspace
+    catalog: Catalog
+    benchmarks: Mapping[str, BenchmarkEntry]
+    lock: Lock
+    profile: RunProfile
+    reporter: Reporter = field(default_factory=Silent)
+    allow_plugins: bool = False
+    skip_damaged: bool = False
+    """Leave out images that cannot be read; such a result is partial."""
+    use_committed: bool = True
+    """Take a result file of the same key as finished, also where its predictions are not at hand."""
+    debug: bool = False
+    """Print the traceback of a failed cell."""
+
+    @cached_property
+    def store(self) -> Store:
+        """Where predictions go."""
+        return Store(self.workspace.runs)
+
+    @cached_property
+    def keys(self) -> Keys:
+        """Makes run keys."""
+        return Keys(self.catalog, self.benchmarks)
+
+    @cached_property
+    def device(self) -> torch.device:
+        """The profile's device, made ready. Raises UserError when it is not there."""
+        name = self.profile.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        return prepare(name, self.profile.threads)
+
+    @cached_property
+    def _fixed_size(self) -> dict[str, Samples]:
+        return {}
+
+    def setting(self, cell: Cell) -> Scope:
+        """The benchmark's setting for the cell's dataset."""
+        setting = self.benchmarks[cell.benchmark].setting_for(self.catalog.dataset(cell.dataset))
+        if setting is None:
+            raise UserError(f"benchmark {cell.benchmark} has no setting for dataset {cell.dataset}")
+        return setting
+
+    def work(self, cell: Cell) -> int:
+        """About how many forward passes of one image a cell is."""
+        size = self.catalog.dataset(cell.dataset).size
+        subset = self.profile.subset_of(size)
+        return (subset.count if subset else size) * passes(
+            self.benchmarks[cell.benchmark], self.setting(cell)
+        )
+
+    def model(self, name: str) -> LoadedModel:
+        """A model with its weights found and checked, or trained now; the network is loaded when used."""
+        entry = self.catalog.model(name)
+        self.reporter.stage(f"{name}: weights")
+        weights = locate_weights(
+            entry,
+            workspace=self.workspace,
+            lock=self.lock,
+            train=True,
+            progress=lambda stage, done: self.reporter.stage(f"{name}: {stage} {done:.0%}"),
+        )
+        if weights is None:
+            raise CellError("missing", f"there are no weights of {name}")
+        return LoadedModel(self, entry, weights)
+
+    def samples(self, name: str, spec: InputSpec) -> Samples:
+        """The images of a dataset as a model with this input takes them."""
+        entry = self.catalog.dataset(name)
+        if name in self._fixed_size:
+            return self._fixed_size[name]
+        self.reporter.stage(f"{name}: images")
+        samples = load_samples(
+            entry,
+            self.catalog.label_space(entry.label_space),
+            workspace=self.workspace,
+            lock=self.lock,
+            input=spec,
+            skip_damaged=self.skip_damaged,
+        )
+        if entry.native_size is not None:
+            self._fixed_size[name] = samples
+        return samples
+
+    def job(self, cell: Cell, model: LoadedModel, samples: Samples) -> Job:
+        """A cell with its key, and the samples that the profile wants measured."""
+        subset = self.profile.subset_of(len(samples.ids))
+        key = self.keys.key(
+            cell,
+            weights_sha256=model.weights.sha256,
+            data_fingerprint=samples.fingerprint,
+            precision=self.profile.precision,
+            subset=subset,
+        )
+        chosen = samples.select(choose_subset(samples.labels, subset)) if subset else samples
+        return Job(
+            cell=cell,
+            key=key,
+            benchmark=self.benchmarks[cell.benchmark],
+            setting=self.setting(cell),
+            model=model,
+            samples=chosen,
+            classes=self.catalog.classes(self.catalog.dataset(cell.dataset)),
+            images=len(samples.ids) + len(samples.skipped),
+            skipped=len(samples.skipped),
+        )
+
+    def is_committed(self, job: Job) -> bool:
+        """Whether a result file of this very key came with the content or lies in the output."""
+        if not self.use_committed or self.store.folder(job.key.digest).exists():
+            return False
+        return any(
+            self._same_key(root / f"{job.cell.name}.json", job.key)
+            for root in (self.workspace.results, self.workspace.committed_results)
+        )
+
+    def _same_key(self, path: Path, key: RunKey) -> bool:
+        try:
+            return path.exists() and read_result(path, self.workspace.show(path)).key == key
+        except StoreError:
+            return False
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model whose weights are on this machine."""
+
+    session: Session
+    entry: ModelEntry
+    weights: Weights
+
+    @cached_property
+    def classifier(self) -> Classifier:
+        """The network on the device; loaded once, and only when a cell needs it."""
+        self.session.reporter.stage(f"{self.entry.id}: network")
+        space = self.session.catalog.label_space(self.entry.label_space)
+        plugins = self.session.allow_plugins
+        classifier = load_classifier(self.entry, space, self.weights, allow_plugins=plugins)
+        return classifier.to(self.session.device)
+
+    @cached_property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return facts.parameters(self.classifier)
+
+    @cached_property
+    def _macs(self) -> dict[tuple[int, int, int], int | None]:
+        return {}
+
+    def macs(self, shape: tuple[int, int, int]) -> int | None:
+        """Multiply-accumulates of one image of shape (c, h, w)."""
+        if shape not in self._macs:
+            self._macs[shape] = facts.macs(self.classifier, shape, self.session.device)
+        return self._macs[shape]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell with everything that its measurement needs."""
+
+    cell: Cell
+    key: RunKey
+    benchmark: BenchmarkEntry
+    setting: Scope
+    model: LoadedModel
+    samples: Samples
+    """Those to measure."""
+    classes: tuple[int, ...] | None
+    images: int
+    """In the whole dataset."""
+    skipped: int
+    """Of those, the ones that could not be read and were left out."""
