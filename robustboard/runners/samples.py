@@ -120,8 +120,6 @@ def choose_subset(labels: npt.NDArray[np.int64], subset: Subset) -> list[int]:
     total = len(labels)
     if subset.count >= total:
         return list(range(total))
-    if subset.count < 1:
-        raise UserError(f"expected a subset of at least 1 image, got {subset.count}")
     by_class: dict[int, list[int]] = defaultdict(list)
     for row in sorted(range(total), key=lambda row: _draw(subset.seed, "row", row)):
         by_class[int(labels[row])].append(row)

@@ -13,6 +13,9 @@ from robustboard.runners.sources.stored import Request, Stored, StoredLabels, ro
 LEVELS = 16
 """Stored values run from 0 to 16 (4 by 4 blocks of a bitmap, counted)."""
 
+SIZE = 8
+"""Height and width."""
+
 
 def read_digits(source: SklearnDigits, request: Request) -> Stored:
     """Rows start to stop - 1 of the 1,797 digits, 8 by 8, one channel."""
@@ -21,12 +24,8 @@ def read_digits(source: SklearnDigits, request: Request) -> Stored:
     path, _ = resolve.package_file("scikit-learn", resolve.DIGITS)
     check_pins(resolve.DIGITS, *resolve.digest_file(path, unpack=True), request)
     data = load_digits()
-    if source.start >= source.stop or source.stop > len(data.target):
-        raise CellError(
-            "missing",
-            f"rows {source.start} to {source.stop} of scikit-learn's digits: it has {len(data.target)};"
-            " correct start and stop in the entry",
-        )
+    if request.entry.native_size != SIZE:
+        raise CellError("decode", f"expected native_size {SIZE} for scikit-learn's digits in the entry")
     rows = slice(source.start, source.stop)
     images = data.images[rows].astype(np.uint8)[..., np.newaxis]
     labels = StoredLabels([int(label) for label in data.target[rows]])

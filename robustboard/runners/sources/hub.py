@@ -75,7 +75,7 @@ def read_hub(source: HubData, request: Request) -> Stored:
             tuple(map(str, names)) if names is not None else None,
         ),
         images=HubImages(rows.select_columns([source.image_column]), source.image_column),
-        origin=f"Hub dataset {source.repo} at {commit}, split {source.split}{_endpoint_note()}",
+        origin=f"Hub dataset {source.repo} at {commit}, split {source.split}{_endpoint(online=online)}",
     )
 
 
@@ -139,10 +139,11 @@ def _load(source: HubData, commit: str, *, token: bool | None, online: bool) -> 
     return rows
 
 
-def _endpoint_note() -> str:
+def _endpoint(*, online: bool) -> str:
+    """A note on where the files were fetched from, unless that is the usual Hub or the cache."""
     from huggingface_hub import constants  # noqa: PLC0415 - takes a second to import
 
-    return "" if constants.ENDPOINT == USUAL_ENDPOINT else f", from {constants.ENDPOINT}"
+    return f", from {constants.ENDPOINT}" if online and constants.ENDPOINT != USUAL_ENDPOINT else ""
 
 
 @contextmanager
@@ -229,7 +230,7 @@ def _translated(error: Exception, source: HubData, request: Request) -> CellErro
         chain.append(cause)
     text = " ".join(str(error).split())
     detail = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 3] + "..."
-    gated = any(isinstance(link, errors.GatedRepoError) for link in chain)
+    gated = "gated dataset" in text or any(isinstance(link, errors.GatedRepoError) for link in chain)
     hidden = any(isinstance(link, errors.RepositoryNotFoundError) for link in chain)
     if gated or (hidden and request.entry.gated):
         return CellError(

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from robustboard.errors import CellError
+from robustboard.errors import CellError, FailureKind
 from robustboard.registry.entries import FilePin, IdxData
 from robustboard.runners.sources.places import check_pins, find_data, need_native_size
 from robustboard.runners.sources.stored import Pixels, Request, Stored, StoredLabels, row_ids
@@ -71,8 +71,9 @@ def _content(path: Path, shape: tuple[int, ...], name: str, *, zipped: bool) -> 
             raise CellError("decode", f"{name}: cut short inside its header")
         found = struct.unpack(f">{len(shape)}I", header[4:])
         if found != shape:
+            more: FailureKind = "missing" if found[0] < shape[0] else "labels"
             raise CellError(
-                "missing" if found[0] < shape[0] else "labels",
+                more if found[1:] == shape[1:] else "decode",
                 f"{name}: expected {_times(shape)} values by size and native_size of the entry,"
                 f" got {_times(found)}",
             )

@@ -128,12 +128,13 @@ class FileImages:
         self, rows: Sequence[int], *, check: bool = False
     ) -> Iterator[tuple[int, Image.Image | CellError]]:
         """Each row's image, or why it cannot be had, in order."""
-        workers = min(MAX_WORKERS, os.cpu_count() or 1, max(len(rows), 1))
-        with strict_pillow(), ThreadPoolExecutor(workers) as pool:
-            for start in range(0, len(rows), CHUNK):
-                chunk = rows[start : start + CHUNK]
-                data = [self._read(row, check=check) for row in chunk]
-                yield from zip(chunk, pool.map(self._decode, chunk, data), strict=True)
+        workers = min(MAX_WORKERS, os.cpu_count() or 1)
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows[start : start + CHUNK]
+            data = [self._read(row, check=check) for row in chunk]
+            with strict_pillow(), ThreadPoolExecutor(workers) as pool:
+                images = list(pool.map(self._decode, chunk, data))
+            yield from zip(chunk, images, strict=True)
 
     def _read(self, row: int, *, check: bool) -> bytes | CellError:
         try:
