@@ -45,12 +45,13 @@ def _free(path: Path) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's list of names to the disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """Flush a folder's list of names to the disk. Raises DiskFullError or StoreError."""
+    with _told(folder):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def make_folder(folder: Path) -> None:
