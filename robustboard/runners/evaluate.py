@@ -16,7 +16,7 @@ from robustboard.runners.keys import Cell
 from robustboard.runners.outcomes import Outcome, Summary, time_limit
 from robustboard.runners.plan import by_model_and_dataset, passes
 from robustboard.runners.procedures import measure
-from robustboard.runners.score import name_of, result_of, write_result
+from robustboard.runners.score import headline, name_of, result_of, write_result
 from robustboard.runners.session import Job, Session
 from robustboard.runners.store import OpenRun, run_plan
 
@@ -72,10 +72,9 @@ def measure_cell(job: Job, session: Session) -> Outcome:
     result = result_of(stored, job.benchmark, job.setting)
     session.store.set_current(name_of(result), job.key)
     write_result(session.workspace, result)
-    partial = "" if result.complete else f"; partial, {result.evaluated} of {result.images} images"
-    if todo:
-        return Outcome("ok", f"key {digest[:12]}{partial}")
-    return Outcome("skipped", f"measured already, key {digest[:12]}{partial}")
+    part = "" if result.complete else f" of {result.images}, so partial and never ranked"
+    told = f"{headline(result)} on {result.evaluated} images{part}, key {digest[:12]}"
+    return Outcome("ok", told) if todo else Outcome("skipped", f"measured already: {told}")
 
 
 def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:

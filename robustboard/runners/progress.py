@@ -39,16 +39,17 @@ class Reporter(Protocol):
 
 
 class Meter:
-    """Work done and to do, rate, and time left."""
+    """Work done and to do, rate, and time left; loading and training do not count as work."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """A meter that starts at the first stage."""
+        """A meter that has seen nothing yet."""
         self.clock = clock
         self.left: dict[str, float] = {}
         self.done = 0.0
         self.images = 0
+        self.seconds = 0.0
         self.text = ""
-        self.started: float | None = None
+        self.since = clock()
 
     @property
     def total(self) -> float:
@@ -56,29 +57,29 @@ class Meter:
         return self.done + sum(self.left.values())
 
     def stage(self, text: str) -> None:
-        """What is going on; the first time starts the clock."""
-        if self.started is None:
-            self.started = self.clock()
+        """What is going on from now on."""
         self.text = text
+        self.since = self.clock()
 
     def advance(self, name: str, work: float, images: int) -> None:
-        """Work that was done."""
+        """Work that was done since the stage began."""
+        now = self.clock()
+        self.seconds += now - self.since
+        self.since = now
         self.left[name] = max(self.left.get(name, 0.0) - work, 0.0)
         self.done += work
         self.images += images
 
     def seconds_left(self) -> float | None:
         """Time for the rest at the mean rate so far; None before anything is done."""
-        if self.started is None or self.done <= 0:
-            return None
-        return (self.clock() - self.started) / self.done * sum(self.left.values())
+        return self.seconds / self.done * sum(self.left.values()) if self.done > 0 else None
 
     def describe(self) -> str:
         """`120 images/s, 1:05 left`, as far as it is known."""
         left = self.seconds_left()
-        if left is None or self.started is None:
+        if left is None:
             return ""
-        rate = self.images / max(self.clock() - self.started, 1e-9)
+        rate = self.images / max(self.seconds, 1e-9)
         return f"{rate:,.0f} images/s, {left // 60:.0f}:{left % 60:02.0f} left"
 
 

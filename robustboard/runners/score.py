@@ -57,6 +57,17 @@ def _name(key: RunKey, evaluated: int, images: int) -> str:
     return result_name(cell, subset=key.subset, evaluated=evaluated, images=images)
 
 
+def headline(result: Result) -> str:
+    """The score that stands for a result, for people: `robust_accuracy@linf 8/255 41.3 %`."""
+    for score in result.scores:
+        if f"{score.metric}@{score.condition}" == result.headline:
+            if score.value is None:
+                return f"{result.headline} undefined ({score.reason})"
+            value = f"{100 * score.value:.1f} %" if score.unit == "share" else f"{score.value:.4g}"
+            return f"{result.headline} {value}"
+    return f"{result.headline} missing"
+
+
 def result_path(workspace: Workspace, name: str) -> Path:
     """Where a result lies: full ones in leaderboard/results, partial ones, never ranked, in runs/partial."""
     root = workspace.runs / "partial" if is_partial(name) else workspace.results

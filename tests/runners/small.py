@@ -97,8 +97,8 @@ loader: timm
 architecture:
   name: resnet18
   arguments:
-    layers: [1, 1]
-    channels: [8, 16]
+    layers: [1, 1, 1, 1]
+    channels: [8, 8, 16, 16]
     stem_width: 8
 label_space: digits
 input:
