@@ -16,7 +16,8 @@ from robustboard.errors import CellError, UserError
 from robustboard.registry.entries import DatasetEntry, InputSpec, LabelSpace, LockedEntry
 from robustboard.runners.record import Subset
 from robustboard.runners.sources import SOURCES
-from robustboard.runners.sources.decoding import POLICY, fit_rule
+from robustboard.runners.sources.decoding import POLICY
+from robustboard.runners.sources.fitting import fit_rule
 from robustboard.runners.sources.labels import class_indices
 from robustboard.runners.sources.pixels import ArrayImages, FileImages, Floats, Images, with_channels
 from robustboard.runners.sources.places import AbsentFile, wrong_count
@@ -93,7 +94,7 @@ def load_samples(
     """Read a dataset entry from its source, or from the first mirror whose files are here.
 
     A set with a native_size is given at that size, as stored: no resize, no crop, whatever the model
-    asks for. Other images are resized and cropped to the model's input by `decoding.fit`. Either way
+    asks for. Other images are resized and cropped to the model's input by `fitting.fit`. Either way
     pixels have the entry's channels and are divided by the number of levels (255; 16 for UCI digits).
 
     A damaged image is an error, here or in `pixels`; with `skip_damaged` all files are decoded once now,

@@ -1,14 +1,14 @@
 """Image files → RGB or grey pixels, by rules that are written down and recorded with every run.
 
 Only PNG, JPEG and WebP, at most MAX_PIXELS, one picture a file. A rotation tag is applied, a damaged
-tag is ignored. Alpha is composited on black. 16-bit values keep their upper 8 bits. Nothing is
-filled in: a file that cannot be decoded whole is an error.
+tag is ignored. Alpha is composited on black. 16-bit values keep their upper 8 bits. Colour profiles
+are ignored, as in the published evaluations. Nothing is filled in: a file that cannot be decoded
+whole is an error.
 """
 
 from __future__ import annotations
 
 import io
-import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,6 @@ import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from robustboard.errors import CellError
-from robustboard.registry.entries import InputSpec, Interpolation
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_PIXELS = 25_000_000
@@ -39,16 +38,11 @@ TURNS: dict[int, Image.Transpose] = {
     8: Image.Transpose.ROTATE_90,
 }
 
-RESAMPLING: dict[Interpolation, Image.Resampling] = {
-    "nearest": Image.Resampling.NEAREST,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-}
-
 GREY = frozenset({"1", "L", "I;16", "I;16B", "I;16L", "I;16N", "I"})
 POLICY: dict[str, str] = {
     "orientation": "EXIF rotation applied; an unknown or unreadable tag is ignored",
     "alpha": "composited on black",
+    "colour profile": "ignored",
     "depth": "16-bit values keep their upper 8 bits",
     "animation": "refused; of a JPEG with further pictures the first is taken",
 }
@@ -93,38 +87,6 @@ def decode(data: bytes, name: str, channels: int) -> Image.Image:
     if channels == 1 and flat.mode != "L":
         return _single(flat, name)
     return flat if channels == 1 else flat.convert("RGB")
-
-
-def fit(image: Image.Image, spec: InputSpec, name: str) -> Image.Image:
-    """The model's view: shorter side to floor(size / crop), then the centre size by size.
-
-    As timm's and torchvision's evaluation transforms do it (longer side rounded down, offsets
-    rounded half to even). An image that already has the wanted size passes unchanged. Raises CellError
-    for an image so narrow that it would grow beyond MAX_PIXELS.
-    """
-    target = math.floor(spec.size / spec.crop)
-    short, long = sorted(image.size)
-    if short != target:
-        longer = int(target * long / short)
-        if target * longer > MAX_PIXELS:
-            raise _refused(name, f"{image.width} x {image.height} is too narrow to resize to {target} pixels")
-        size = (target, longer) if image.width <= image.height else (longer, target)
-        image = image.resize(size, RESAMPLING[spec.interpolation])
-    left, top = (round((side - spec.size) / 2) for side in image.size)
-    if image.size == (spec.size, spec.size):
-        return image
-    return image.crop((left, top, left + spec.size, top + spec.size))
-
-
-def fit_rule(spec: InputSpec) -> str:
-    """What `fit` does, in words."""
-    target = math.floor(spec.size / spec.crop)
-    return (
-        f"shorter side to {target} ({spec.interpolation}), centre {spec.size} x {spec.size};"
-        " an image of that size passes unchanged"
-        if spec.crop == 1
-        else f"shorter side to {target} ({spec.interpolation}), centre {spec.size} x {spec.size}"
-    )
 
 
 def _refused(name: str, reason: str) -> CellError:

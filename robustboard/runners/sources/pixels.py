@@ -15,7 +15,8 @@ from PIL import Image
 
 from robustboard.errors import CellError
 from robustboard.registry.entries import InputSpec
-from robustboard.runners.sources.decoding import decode, fit, strict_pillow
+from robustboard.runners.sources.decoding import decode, strict_pillow
+from robustboard.runners.sources.fitting import fit
 from robustboard.runners.sources.stored import EncodedImages, Pixels
 
 MAX_WORKERS = 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import subprocess
@@ -14,6 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+
+from robustboard.workspace import Workspace
+from tests.runners.sources.lab import Lab, as_npz, encode
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40
 FILE = "data/test-00000-of-00001.parquet"
@@ -46,23 +51,12 @@ for given in json.load(sys.stdin):
 
 def rows(seed: int, count: int = 4) -> list[bytes]:
     """PNG files of random colours."""
-    import io
-
-    from PIL import Image
-
-    found = []
-    for image in np.random.default_rng(seed).integers(0, 256, (count, 8, 8, 3), np.uint8):
-        buffer = io.BytesIO()
-        Image.fromarray(image).save(buffer, "PNG")
-        found.append(buffer.getvalue())
-    return found
+    return [
+        encode(image) for image in np.random.default_rng(seed).integers(0, 256, (count, 8, 8, 3), np.uint8)
+    ]
 
 
 def pixels(files: list[bytes]) -> Any:
-    import io
-
-    from PIL import Image
-
     arrays = [np.asarray(Image.open(io.BytesIO(data))).transpose(2, 0, 1) for data in files]
     return (np.stack(arrays).astype(np.float32) / 255).round(6)
 
@@ -156,8 +150,13 @@ def test_a_commit_is_read_and_stays_readable_without_network(hub: Hub) -> None:
     hub.put(B, second, [1, 1, 1, 1])
     found, later = hub.load(hub.case(A), hub.case(B), environment={"HF_TOKEN": "hf_canary"})
 
+    lab = Lab(Workspace(hub.folder, hub.folder))
+    arrays = np.stack([np.asarray(Image.open(io.BytesIO(data))) for data in first])
+    archive = lab.entry(as_npz(hub.folder, arrays, [1, 0, 0, 1]), 4, native_size=8)
+
     assert found["labels"] == [1, 0, 0, 1]
     assert np.array_equal(np.asarray(found["pixels"], np.float32), pixels(first))
+    assert found["fingerprint"] == lab.load(archive).fingerprint
     assert A in found["facts"]["source"]
     assert hub.address in found["facts"]["source"]
     assert [line for line in hub.requests() if line.endswith(" token")] == [], "no token on a public read"
