@@ -92,6 +92,12 @@ class Noise(Frozen):
     """Independent draws an image; reported as their mean and as worst of all."""
     settings: tuple[Ladder, ...] = Field(min_length=1)
 
+    @model_validator(mode="after")
+    def _check_distributions(self) -> Noise:
+        if len(set(self.distributions)) != len(self.distributions):
+            raise refuse("each distribution once", field="distributions", got=" ".join(self.distributions))
+        return self
+
 
 class Attack(Frozen):
     """A gradient attack on the true label inside a perturbation budget."""
@@ -106,7 +112,16 @@ class Attack(Frozen):
 
     @model_validator(mode="after")
     def _check_norm(self) -> Attack:
+        """FGSM is one step of the whole budget; settings that it would pass over are refused."""
+        if self.attack == "fgsm" and (self.random_start or self.restarts > 1):
+            raise refuse("neither random_start nor restarts for fgsm", field="attack", got=self.attack)
         for place, setting in enumerate(self.settings):
+            if self.attack == "fgsm" and (setting.steps != 1 or setting.relative_step != 1):
+                raise refuse(
+                    "steps 1 and relative_step 1, or neither, for fgsm",
+                    field=f"settings.{place}",
+                    got=f"steps {setting.steps} and relative_step {setting.relative_step}",
+                )
             if self.norm == "linf" and setting.budgets[-1] > 1:
                 raise refuse(
                     "Linf budgets of at most 1, the whole pixel range (8/255 is eight pixel levels)",
