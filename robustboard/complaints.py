@@ -84,7 +84,12 @@ def empty_values(node: Node, name: str, path: tuple[str, ...] = ()) -> Iterator[
 
 def complaints(error: ValidationError, node: MappingNode, model: type[BaseModel], name: str) -> list[Problem]:
     """One problem a fault, in no particular order."""
-    return [_complaint(item, node, model, name) for item in error.errors(include_url=False)]
+    return [_complaint(item, node, model, name) for item in error.errors(include_url=False) if _counts(item)]
+
+
+def _counts(item: ErrorDetails) -> bool:
+    """Whether an error is one of its own: a list is also called short when its items are at fault."""
+    return item["type"] != "too_short" or len(item["input"]) < item["ctx"]["min_length"]
 
 
 def _complaint(item: ErrorDetails, node: MappingNode, model: type[BaseModel], name: str) -> Problem:
@@ -189,9 +194,10 @@ def _message(item: ErrorDetails, context: Mapping[str, Any], place: _Place) -> s
     if kind in ("missing", "union_tag_not_found"):
         return MISSING
     if kind in ("literal_error", "union_tag_invalid"):
-        expected = str(context.get("expected") or context.get("expected_tags"))
+        listed = str(context.get("expected") or context.get("expected_tags"))
         got = context.get("tag", value)
-        options = [part.strip(" '") for part in expected.replace(" or ", ",").split(",")]
+        options = [part.strip(" '") for part in listed.replace(" or ", ",").split(",")]
+        expected = " or ".join([", ".join(options[:-1]), options[-1]] if len(options) > 1 else options)
         return f"expected {expected}, got {_shown(got)}{suggestion(str(got), options)}"
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]

@@ -7,6 +7,7 @@ Scalars stay text; what `no`, `1e-3` or `010` mean is for the type of the field 
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ import yaml
 
 from robustboard.errors import ContentError, Problem, echo
 
-_SHOWN = 60
+_SHOWN = 120
+_SIMPLE = re.compile(r"[A-Za-z0-9_./+-]{1,80}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +76,8 @@ class _Refused(Exception):
 
 def field_name(parts: tuple[str, ...] | list[str]) -> str:
     """Keys joined by dots, as printable ASCII of bounded length: keys come from strangers too."""
-    text = ".".join(parts)
-    if len(text) > _SHOWN or not (text.isascii() and text.isprintable()):
-        return echo(text)[1:-1]
-    return text
+    text = ".".join(part if _SIMPLE.fullmatch(part) else echo(part) for part in parts)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 # Characters that Unicode counts as letters, marks or symbols, and that nevertheless show nothing; those
@@ -114,19 +114,29 @@ def describe(character: str) -> str:
     return f"U+{ord(character):04X}" + (f" ({name})" if name else "")
 
 
+@dataclass(slots=True)
+class _Key:
+    """The newest key of an open mapping, and whether its value is still to come."""
+
+    text: str
+    line: int
+    waits: bool = True
+
+
 class _Builder:
     """Builds one document from events without recursion."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, lines: int) -> None:
         self.limits = limits
+        self.lines = lines
         self.nodes = 0
         self.root: Node | None = None
         self.open: list[Sequence | Mapping] = []
-        self.keys: list[tuple[str, int] | None] = []
+        self.keys: list[_Key | None] = []
 
     def feed(self, event: yaml.Event) -> None:
         """Take the next event; raise _Refused when it may not be."""
-        line = event.start_mark.line + 1 if event.start_mark is not None else 1
+        line = min(event.start_mark.line + 1, self.lines) if event.start_mark is not None else 1
         if isinstance(event, yaml.AliasEvent):
             self._refuse(line, f"expected a value in full, got the alias {echo('*' + str(event.anchor))}")
         elif isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
@@ -170,7 +180,7 @@ class _Builder:
         strange = stranger(text)
         if strange is not None:
             self._refuse(line, f"expected printable text, got {describe(strange)}")
-        self._place(Scalar(text, line, event.style is not None))
+        self._place(Scalar(text, line, event.style not in (None, "")))
 
     def _place(self, node: Node) -> None:
         if not self.open:
@@ -181,9 +191,9 @@ class _Builder:
             parent.items.append(node)
             return
         key = self.keys[-1]
-        if key is not None:
-            parent.items[key[0]] = (key[1], node)
-            self.keys[-1] = None
+        if key is not None and key.waits:
+            parent.items[key.text] = (key.line, node)
+            key.waits = False
             return
         if not isinstance(node, Scalar):
             self._refuse(node.line, "expected a key of plain text, got a list or mapping")
@@ -193,19 +203,20 @@ class _Builder:
             first = parent.items[node.text][0]
             message = f"expected each key once, got it again (first on line {first})"
             self._refuse(node.line, message, node.text)
-        self.keys[-1] = (node.text, node.line)
+        self.keys[-1] = _Key(node.text, node.line)
 
     def _refuse(self, line: int, message: str, key: str | None = None) -> NoReturn:
         path = [*self._path(), *([key] if key is not None else [])]
         raise _Refused(line, message, field_name(path))
 
     def _path(self) -> Iterator[str]:
-        """Keys and list places of the value that is being read."""
-        for node, key in zip(self.open, self.keys, strict=True):
+        """Keys and list places around what is being read; the last key only where its value comes now."""
+        for depth, (node, key) in enumerate(zip(self.open, self.keys, strict=True), 1):
+            inner = depth == len(self.open)
             if isinstance(node, Sequence):
-                yield str(len(node.items))
-            elif key is not None:
-                yield key[0]
+                yield str(len(node.items) - (0 if inner else 1))
+            elif key is not None and (key.waits or not inner):
+                yield key.text
 
 
 def _decode(data: bytes, limits: Limits) -> str:
@@ -224,16 +235,18 @@ def _decode(data: bytes, limits: Limits) -> str:
 
 
 def _mapping(data: bytes, limits: Limits) -> Mapping:
-    builder = _Builder(limits)
+    text = _decode(data, limits)
+    builder = _Builder(limits, lines=len(text.splitlines()) or 1)
     try:
-        for event in yaml.parse(_decode(data, limits), Loader=yaml.CSafeLoader):
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             builder.feed(event)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        fault = getattr(error, "problem", None) or "an unreadable place"
-        raise _Refused(mark.line + 1 if mark is not None else 1, f"expected YAML, got: {fault}") from error
+        fault = getattr(error, "problem", None) or "it cannot be read"
+        line = min(mark.line + 1, builder.lines) if mark is not None else 1
+        raise _Refused(line, f"expected YAML, got something else: {fault}") from error
     except (ValueError, RecursionError) as error:
-        raise _Refused(1, "expected YAML, got an unreadable place") from error
+        raise _Refused(1, "expected YAML, got something else") from error
     if not isinstance(builder.root, Mapping):
         raise _Refused(1, "expected `key: value` lines at the top, got something else")
     return builder.root

@@ -72,8 +72,7 @@ def _first(problems: list[Problem]) -> list[Problem]:
     ordered = sorted(set(problems))
     if len(ordered) <= MAX_PROBLEMS:
         return ordered
-    kept = ordered[: MAX_PROBLEMS - 1]
-    last = kept[-1]
+    kept, last = ordered[: MAX_PROBLEMS - 1], ordered[MAX_PROBLEMS - 1]
     message = f"expected a file with fewer faults, got {len(ordered)}: the rest is not shown"
     return [*kept, Problem(last.file, last.line, "", message)]
 
