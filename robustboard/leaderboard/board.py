@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import pandas as pd
 
@@ -33,6 +33,14 @@ class CellView:
     reason: str | None
     """Why the status is not ok."""
     result: Result | None
+
+    def as_data(self) -> dict[str, Any]:
+        """The cell as JSON values."""
+        fields = ("metric", "condition", "value", "low", "high", "n", "correct", "unit", "direction")
+        found = {name: getattr(self.score, name) if self.score else None for name in fields}
+        key = self.result.key_digest if self.result else None
+        provenance = self.result.status if self.result else None
+        return {"status": self.status, "provenance": provenance, "reason": self.reason, **found, "key": key}
 
     @property
     def value(self) -> float | None:
@@ -73,6 +81,12 @@ class Row:
     notes: tuple[str, ...]
     """What a reader must know of the model on this board."""
 
+    @property
+    def provenance(self) -> str | None:
+        """Where the row's numbers come from, by their run records; None for a row without any."""
+        found = sorted({cell.result.status for cell in self.cells if cell.result is not None})
+        return ", ".join(found) or None
+
 
 @dataclass(frozen=True, slots=True)
 class Board:
@@ -112,6 +126,33 @@ class Board:
         """Headings of a plain text table."""
         return ("rank", "model", *(column.title for column in self.entry.columns))
 
+    def as_data(self) -> dict[str, Any]:
+        """The board as JSON values; shares as shares, undefined as null with a reason."""
+        columns = zip(self.entry.columns, self.directions, strict=True)
+        return {
+            "id": self.entry.id,
+            "name": self.entry.name,
+            "label_space": self.entry.label_space,
+            "order": self.entry.order,
+            "columns": [{**c.model_dump(mode="json"), "direction": d} for c, d in columns],
+            "rows": [
+                {
+                    "model": row.model,
+                    "name": row.name,
+                    "place": row.place,
+                    "ranks": list(row.ranks) if row.ranks else None,
+                    "unranked": row.unranked,
+                    "notes": list(row.notes),
+                    "cells": {
+                        column.id: cell.as_data()
+                        for column, cell in zip(self.entry.columns, row.cells, strict=True)
+                    },
+                }
+                for row in self.rows
+            ],
+            "waiting": list(self.waiting),
+        }
+
 
 def rank_text(ranks: tuple[int, int] | None) -> str:
     """`2-5`, `1`, or nothing for a row without rank."""
@@ -121,15 +162,21 @@ def rank_text(ranks: tuple[int, int] | None) -> str:
     return str(best) if best == worst else f"{best}-{worst}"
 
 
+def margin_text(cell: CellView) -> str:
+    """`±0.4` in percent for shares, never rounded to nothing; empty where there is no interval."""
+    if cell.margin is None or cell.score is None:
+        return ""
+    scaled = cell.margin * (100 if cell.score.unit == "share" else 1)
+    return f"±{max(scaled, 0.1):.1f}" if scaled > 0 else "±0.0"
+
+
 def cell_text(cell: CellView) -> str:
     """`76.1 ±0.4` in percent for shares; the status word where there is no number."""
     score = cell.score
     if score is None or score.value is None:
         return cell.status
-    scale, digits = (100, 1) if score.unit == "share" else (1, 3)
-    text = f"{score.value * scale:.{digits}f}"
-    if cell.margin is not None:
-        text += f" ±{cell.margin * scale:.{digits}f}"
+    value = f"{score.value * 100:.1f}" if score.unit == "share" else f"{score.value:.3f}"
+    text = f"{value} {margin_text(cell)}".rstrip()
     return text if cell.status == "ok" else f"{text} ({cell.status})"
 
 

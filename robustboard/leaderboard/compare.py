@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -65,6 +65,28 @@ class Comparison:
     a: str
     b: str
     differences: tuple[Difference, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """The comparison as JSON values; differences are a - b, shares as shares."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "differences": [
+                {
+                    "benchmark": item.benchmark,
+                    "dataset": item.dataset,
+                    "metric": item.metric,
+                    "condition": item.condition,
+                    "a": item.a.model_dump(mode="json") if item.a else None,
+                    "b": item.b.model_dump(mode="json") if item.b else None,
+                    "difference": item.difference,
+                    "pairs": asdict(item.pairs) if item.pairs else None,
+                    "verdict": item.verdict,
+                    "reason": item.reason,
+                }
+                for item in self.differences
+            ],
+        }
 
     def text_headings(self) -> tuple[str, ...]:
         """Headings of a plain text table."""

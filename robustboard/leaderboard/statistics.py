@@ -66,17 +66,19 @@ def margin(value: float, low: float, high: float) -> float:
 def shades(values: Sequence[float | None], margins: Sequence[float], steps: int) -> list[int | None]:
     """A shade from 0 to `steps` - 1 for every value of a column, None where there is none.
 
-    The best value takes the last step downwards from the largest; one step is never narrower than
-    two median margins, so that noise does not look like signal. None for all when fewer than two
-    values are there.
+    The steps divide the range of the values, or a wider one around its middle where they lie close:
+    one step is never narrower than two median margins, so that noise does not look like signal.
+    None for all when fewer than two values are there.
     """
     known = [value for value in values if value is not None]
     if len(known) < 2:  # noqa: PLR2004 - one value has nothing to be compared with
         return [None] * len(values)
-    top = max(known)
-    span = max(top - min(known), 2 * steps * float(np.median(np.asarray(margins, np.float64))))
+    low, high = min(known), max(known)
+    span = max(high - low, 2 * steps * float(np.median(np.asarray(margins, np.float64))))
     if span == 0:
         return [None] * len(values)
+    start = (low + high - span) / 2
     return [
-        None if value is None else max(0, steps - 1 - int((top - value) / span * steps)) for value in values
+        None if value is None else min(max(int((value - start) / span * steps), 0), steps - 1)
+        for value in values
     ]

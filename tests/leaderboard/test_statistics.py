@@ -111,9 +111,11 @@ def test_margin_is_the_larger_side() -> None:
 
 def test_one_shade_is_never_narrower_than_an_interval() -> None:
     values = [0.80, 0.801, 0.79, None]
-    assert shades(values, [0.02, 0.02, 0.02], 7) == [6, 6, 6, None]
+    assert shades(values, [0.02, 0.02, 0.02], 7) == [3, 3, 3, None]
     wide = [0.0, 0.5, 1.0]
     assert shades(wide, [0.001] * 3, 7) == [0, 3, 6]
+    near = [0.5, 0.5 + 2 * 0.02 * 1.01]
+    assert shades(near, [0.02] * 2, 7) in ([2, 3], [3, 4], [2, 4])
 
 
 def test_a_single_value_or_equal_values_without_interval_get_no_shade() -> None:

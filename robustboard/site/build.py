@@ -1,0 +1,149 @@
+"""Reads content and results, renders, and writes what changed, only into a folder of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import robustboard
+from robustboard import jsons
+from robustboard.benchmarks.entries import BenchmarkEntry
+from robustboard.errors import UserError, WorkspaceError
+from robustboard.leaderboard.board import Measured, build_board
+from robustboard.leaderboard.entries import load_boards
+from robustboard.leaderboard.results import read_results
+from robustboard.registry.catalog import Catalog
+from robustboard.registry.reported import load_reported
+from robustboard.site.environment import environment
+from robustboard.site.render import SiteInput, render
+from robustboard.workspace import Workspace
+
+MARKER = ".robustboard-site"
+"""Lists the files that a build wrote, so that the next one may replace and remove them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a build did."""
+
+    output: Path
+    pages: int
+    """HTML pages of the site."""
+    files: int
+    """All files, downloads and styles among them."""
+    written: int
+    """Files that were new or had changed."""
+    removed: int
+    """Files of an earlier build that the site no longer has."""
+
+
+def site_input(
+    workspace: Workspace,
+    catalog: Catalog,
+    benchmarks: Mapping[str, BenchmarkEntry],
+    results: Sequence[Path],
+) -> SiteInput:
+    """All that pages are made of; later result folders override earlier ones cell by cell.
+
+    Raises ContentError for boards and reported numbers, StoreError for results that are damaged or
+    lack a score that a board names.
+    """
+    reported = load_reported(workspace)
+    entries = load_boards(workspace, catalog, benchmarks, reported)
+    measured = Measured.of(read_results(results), catalog, benchmarks)
+    boards = {name: build_board(entry, catalog, measured) for name, entry in entries.items()}
+    return SiteInput(catalog, benchmarks, boards, measured, reported, robustboard.__version__)
+
+
+def build(
+    workspace: Workspace,
+    catalog: Catalog,
+    benchmarks: Mapping[str, BenchmarkEntry],
+    *,
+    results: Sequence[Path],
+    output: Path,
+) -> Built:
+    """Write the site of the results into `output`.
+
+    Raises UserError, before anything is rendered, when the folder holds something that no build
+    wrote.
+    """
+    earlier = _earlier(output)
+    site = site_input(workspace, catalog, benchmarks, results)
+    templates = environment(workspace.site_source / "templates")
+    files = {path: text.encode("utf-8") for path, text in render(site, templates).items()}
+    files |= _static(workspace.site_source / "static")
+    return _write(output, files, earlier)
+
+
+def _static(folder: Path) -> dict[str, bytes]:
+    if not folder.is_dir():
+        raise WorkspaceError(f"{folder}: expected the folder of static files, found none")
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return {f"static/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in found}
+
+
+def _earlier(output: Path) -> frozenset[str]:
+    """Files that an earlier build wrote here. Raises UserError for a folder that is not its own."""
+    if output.is_symlink() or (output.exists() and not output.is_dir()):
+        raise UserError(f"{output}: expected a folder to write the site to, got a link or a file")
+    if not output.exists() or not any(output.iterdir()):
+        return frozenset()
+    marker = output / MARKER
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UserError(
+            f"{output}: expected an empty folder or a site written by robustboard;"
+            f" it holds other files and no {MARKER}"
+        ) from None
+    names = found.get("files") if isinstance(found, dict) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) and _inside(name) for name in names):
+        raise UserError(f"{marker}: expected the list of files of an earlier build, got something else")
+    return frozenset(names)
+
+
+def _inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def _mark(output: Path, names: Iterable[str]) -> None:
+    (output / MARKER).write_bytes(jsons.canonical({"files": sorted(names)}))
+
+
+def _write(output: Path, files: Mapping[str, bytes], earlier: frozenset[str]) -> Built:
+    output.mkdir(parents=True, exist_ok=True)
+    # A build that is killed half-way must find its own files again: the marker goes first.
+    _mark(output, earlier | set(files))
+    written = 0
+    for name, data in files.items():
+        path = output / name
+        if _target(output, path).is_file() and path.read_bytes() == data:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        written += 1
+    gone = sorted(earlier - set(files))
+    for name in gone:
+        _remove(output, output / name)
+    _mark(output, files)
+    pages = sum(name.endswith(".html") for name in files)
+    return Built(output, pages, len(files), written, len(gone))
+
+
+def _target(output: Path, path: Path) -> Path:
+    """The path, unless a link on the way leads out of the folder."""
+    if not path.resolve().is_relative_to(output.resolve()):
+        raise UserError(f"{path}: expected a file inside the site's folder, got a link that leads out of it")
+    return path
+
+
+def _remove(output: Path, path: Path) -> None:
+    _target(output, path).unlink(missing_ok=True)
+    folder = path.parent
+    while folder != output and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent

@@ -1,0 +1,123 @@
+"""The numbers of the site as files for programs: CSV and JSON, one row a score."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from robustboard import jsons
+from robustboard.leaderboard.board import Board, CellView, Measured
+from robustboard.registry.catalog import Catalog
+from robustboard.runners.keys import Cell
+from robustboard.runners.record import Score
+
+COLUMNS: Mapping[str, str] = {
+    "model": "id of the model's entry",
+    "model_name": "its display name",
+    "benchmark": "id of the protocol with its version",
+    "dataset": "id of the dataset",
+    "metric": "what was counted; the page of methods explains each",
+    "condition": "clean, or the perturbation with its budget",
+    "headline": "yes for the score that stands for the cell on boards",
+    "provenance": "verified: this project ran it; empty where nothing was run",
+    "status": "ok, partial, outdated, undefined, failed or not run",
+    "value": "in the unit of the row; shares run from 0 to 1; empty where there is none",
+    "low": "lower end of the 95 % interval",
+    "high": "upper end of the 95 % interval",
+    "unit": "share, count or ratio",
+    "direction": "higher or lower is better, or none",
+    "n": "number of images",
+    "correct": "integer count behind a share, where there is one",
+    "reason": "why the status is not ok",
+    "key": "digest that names the run",
+    "weights_sha256": "of the weights as loaded",
+}
+FORMULA = frozenset("=+-@\t\r\n＝＋－＠")  # noqa: RUF001 - full-width signs start formulas too
+"""First characters that make a spreadsheet run a cell, or that it may take for such."""
+
+
+def guard(text: str) -> str:
+    """Text that no spreadsheet takes for a formula: a quote goes before a dangerous first character."""
+    dangerous = text[:1] in FORMULA or text.lstrip()[:1] in FORMULA
+    return f"'{text}" if text and dangerous else text
+
+
+def csv_text(columns: Iterable[str], rows: Iterable[Sequence[str | int | float | None]]) -> str:
+    """CSV with line feeds; None is an empty cell, numbers are written by the program alone."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(list(columns))
+    for row in rows:
+        writer.writerow(
+            ["" if cell is None else guard(cell) if isinstance(cell, str) else repr(cell) for cell in row]
+        )
+    return text.getvalue()
+
+
+def records(catalog: Catalog, measured: Measured, boards: Mapping[str, Board]) -> list[dict[str, Any]]:
+    """A record for every score of every result, and one for every cell of a board without a result.
+
+    Keys are those of COLUMNS, in their order.
+    """
+    cells = set(measured.results) | set(measured.failures)
+    for board in boards.values():
+        models = [row.model for row in board.rows] + list(board.waiting)
+        pairs = {(column.benchmark, column.dataset) for column in board.entry.columns}
+        cells |= {Cell(model, benchmark, dataset) for model in models for benchmark, dataset in pairs}
+    found: list[dict[str, Any]] = []
+    for cell in sorted(cells):
+        name = catalog.models[cell.model].name if cell.model in catalog.models else None
+        result = measured.results.get(cell)
+        if result is None:
+            found.append(_record(cell, name, measured.view(cell), None))
+            continue
+        for score in result.scores:
+            view = measured.view(cell, f"{score.metric}@{score.condition}")
+            found.append(_record(cell, name, view, score))
+    return found
+
+
+def _record(cell: Cell, name: str | None, view: CellView, score: Score | None) -> dict[str, Any]:
+    result = view.result
+    headline = (
+        score is not None and result is not None and f"{score.metric}@{score.condition}" == result.headline
+    )
+    return {
+        "model": cell.model,
+        "model_name": name,
+        "benchmark": cell.benchmark,
+        "dataset": cell.dataset,
+        "metric": score.metric if score else None,
+        "condition": score.condition if score else None,
+        "headline": "yes" if headline else "no",
+        "provenance": result.status if result else None,
+        "status": view.status,
+        "value": score.value if score else None,
+        "low": score.low if score else None,
+        "high": score.high if score else None,
+        "unit": score.unit if score else None,
+        "direction": score.direction if score else None,
+        "n": score.n if score else None,
+        "correct": score.correct if score else None,
+        "reason": view.reason,
+        "key": result.key_digest if result else None,
+        "weights_sha256": result.key.weights_sha256 if result else None,
+    }
+
+
+def leaderboard_csv(found: Sequence[Mapping[str, Any]]) -> str:
+    """data/leaderboard.csv."""
+    return csv_text(COLUMNS, ([record[name] for name in COLUMNS] for record in found))
+
+
+def leaderboard_json(found: Sequence[Mapping[str, Any]], boards: Mapping[str, Board]) -> str:
+    """data/leaderboard.json: the same records, and the boards with their ranks."""
+    value = {
+        "format": "robustboard.leaderboard/1",
+        "columns": dict(COLUMNS),
+        "scores": list(found),
+        "boards": [board.as_data() for board in boards.values()],
+    }
+    return jsons.canonical(value).decode("ascii")

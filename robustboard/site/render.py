@@ -1,0 +1,163 @@
+"""Values → pages: a pure function; the same input gives the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jinja2 import Environment
+
+from robustboard.benchmarks.entries import BenchmarkEntry
+from robustboard.benchmarks.metrics import METRICS
+from robustboard.leaderboard.board import Board, Measured
+from robustboard.registry.catalog import Catalog
+from robustboard.registry.reported import Reported, canonical
+from robustboard.site import downloads, published
+from robustboard.site.standings import (
+    Budgets,
+    ModelStandings,
+    ShownBoard,
+    benchmark_tables,
+    model_standings,
+    settings_of,
+    show_board,
+    spread,
+)
+
+PREVIEW_ROWS = 8
+"""Rows of each board on the front page."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteInput:
+    """All that pages are made of."""
+
+    catalog: Catalog
+    benchmarks: Mapping[str, BenchmarkEntry]
+    boards: Mapping[str, Board]
+    measured: Measured
+    reported: Mapping[str, Reported]
+    version: str
+
+    @property
+    def verified(self) -> int:
+        """Number of scores that this project measured."""
+        return sum(len(result.scores) for result in self.measured.results.values())
+
+    @property
+    def measured_models(self) -> int:
+        """Number of models with a result."""
+        return len({cell.model for cell in self.measured.results})
+
+    @property
+    def reported_numbers(self) -> int:
+        """Number of published numbers shown."""
+        return sum(len(item.scores) for item in self.reported.values())
+
+
+class _Pages:
+    """Renders templates into a dict of pages."""
+
+    def __init__(self, site: SiteInput, environment: Environment) -> None:
+        self.environment = environment
+        self.environment.globals.update({"site": site})
+        self.found: dict[str, str] = {}
+
+    def add(self, path: str, template: str, **values: object) -> None:
+        """Render one page; `root` leads from it to the top folder."""
+        root = "../" * path.count("/")
+        self.found[path] = self.environment.get_template(template).render(root=root, path=path, **values)
+
+
+def render(site: SiteInput, environment: Environment) -> dict[str, str]:
+    """All pages and downloads, path → text."""
+    pages = _Pages(site, environment)
+    boards = {name: show_board(board, site.benchmarks) for name, board in site.boards.items()}
+    mentions = {
+        name: [published.mention(view, site.reported) for view in board.entry.reported]
+        for name, board in site.boards.items()
+    }
+    filled = [shown for shown in boards.values() if shown.rows]
+    empty = [shown for shown in boards.values() if not shown.rows]
+    pages.add(
+        "index.html",
+        "index.html.j2",
+        boards=filled,
+        empty=empty,
+        mentions=mentions,
+        preview=PREVIEW_ROWS,
+    )
+    for name, shown in boards.items():
+        pages.add(f"board/{name}.html", "board.html.j2", shown=shown, mentions=mentions[name])
+    _benchmarks(site, pages)
+    _models(site, pages)
+    _reported(site, pages, boards)
+    pages.add("method.html", "method.html.j2", metrics=METRICS, settings=_settings(site))
+    _downloads(site, pages)
+    pages.add("404.html", "404.html.j2")
+    return dict(sorted(pages.found.items()))
+
+
+def _settings(site: SiteInput) -> dict[str, tuple[Budgets, ...]]:
+    return {name: settings_of(entry) for name, entry in site.benchmarks.items()}
+
+
+def _benchmarks(site: SiteInput, pages: _Pages) -> None:
+    tables = {
+        name: benchmark_tables(entry, site.catalog, site.measured) for name, entry in site.benchmarks.items()
+    }
+    pages.add("b/index.html", "benchmarks.html.j2", tables=tables)
+    for name, entry in site.benchmarks.items():
+        pages.add(
+            f"b/{name}.html",
+            "benchmark.html.j2",
+            benchmark=entry,
+            settings=settings_of(entry),
+            tables=tables[name],
+            metrics=METRICS,
+        )
+
+
+def _models(site: SiteInput, pages: _Pages) -> None:
+    middles = spread(site.measured)
+    names = published.claims_by_name(site.reported.values())
+    all_standings: list[ModelStandings] = []
+    for model in site.catalog.models.values():
+        found = model_standings(
+            model,
+            catalog=site.catalog,
+            benchmarks=site.benchmarks,
+            measured=site.measured,
+            boards=site.boards.values(),
+            middles=middles,
+        )
+        all_standings.append(found)
+        claims = published.claims(model, names)
+        pages.add(f"m/{model.id}.html", "model.html.j2", found=found, model=model, claims=claims)
+    pages.add(
+        "m/index.html",
+        "models.html.j2",
+        measured=[found for found in all_standings if found.measured],
+        waiting=[found for found in all_standings if not found.measured],
+    )
+
+
+def _reported(site: SiteInput, pages: _Pages, boards: Mapping[str, ShownBoard]) -> None:
+    pages.add("reported/index.html", "reported.html.j2")
+    for name, item in site.reported.items():
+        where = [
+            shown.board.entry
+            for shown in boards.values()
+            if any(view.source == name for view in shown.board.entry.reported)
+        ]
+        tables = published.tables(item)
+        pages.add(f"reported/{name}.html", "source.html.j2", item=item, tables=tables, boards=where)
+
+
+def _downloads(site: SiteInput, pages: _Pages) -> None:
+    found = downloads.records(site.catalog, site.measured, site.boards)
+    pages.found["data/leaderboard.csv"] = downloads.leaderboard_csv(found)
+    pages.found["data/leaderboard.json"] = downloads.leaderboard_json(found, site.boards)
+    for name, item in site.reported.items():
+        pages.found[f"data/reported/{name}.csv"] = canonical(item.scores).decode("utf-8")
+    pages.add("data/index.html", "data.html.j2", columns=downloads.COLUMNS, records=len(found))

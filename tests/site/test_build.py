@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from robustboard import workspace
+from robustboard.benchmarks.catalog import load_benchmarks
+from robustboard.errors import UserError, WorkspaceError
+from robustboard.registry.catalog import load_catalog
+from robustboard.site.build import MARKER, Built, build
+from robustboard.workspace import Workspace
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def make(output: Path, space: Workspace | None = None) -> Built:
+    """The site of this repository's content and committed results."""
+    space = space or workspace.find(REPOSITORY)
+    catalog = load_catalog(space)
+    benchmarks = load_benchmarks(space, catalog)
+    return build(space, catalog, benchmarks, results=[space.committed_results], output=output)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "site"
+    make(folder)
+    return folder
+
+
+@pytest.fixture
+def output(built: Path, tmp_path: Path) -> Path:
+    """A copy of a finished site."""
+    return Path(shutil.copytree(built, tmp_path / "site"))
+
+
+def test_the_site_of_this_repository_has_its_parts(built: Path) -> None:
+    names = set(content(built))
+    assert {"index.html", "404.html", "static/site.css", "static/icon.svg", "data/leaderboard.csv"} <= names
+    assert {"board/digits.html", "b/pgd-v1.html", "reported/robustbench.html", MARKER} <= names
+
+
+def test_two_builds_are_byte_identical(built: Path, tmp_path: Path) -> None:
+    second = make(tmp_path / "again")
+    assert second.written == second.files
+    assert content(tmp_path / "again") == content(built)
+
+
+def test_a_second_build_writes_nothing(output: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*.html")}
+    again = make(output)
+    assert (again.written, again.removed) == (0, 0)
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*.html")} == before
+
+
+def test_only_changed_files_are_written(output: Path) -> None:
+    (output / "index.html").write_text("edited")
+    (output / "404.html").unlink()
+    assert make(output).written == 2
+    assert "edited" not in (output / "index.html").read_text()
+
+
+def test_pages_that_are_gone_are_removed_and_other_files_stay(output: Path) -> None:
+    marker = json.loads((output / MARKER).read_text())
+    (output / "m" / "renamed.html").write_text("old page")
+    (output / "old").mkdir()
+    (output / "old" / "page.html").write_text("old page")
+    (output / MARKER).write_text(json.dumps({"files": [*marker["files"], "m/renamed.html", "old/page.html"]}))
+    (output / "CNAME").write_text("example.org")
+    assert make(output).removed == 2
+    assert not (output / "m" / "renamed.html").exists()
+    assert not (output / "old").exists()
+    assert (output / "CNAME").read_text() == "example.org"
+
+
+@pytest.mark.parametrize("name", ["notes.txt", ".git/config", "index.html"])
+def test_a_folder_that_no_build_wrote_is_left_alone(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "mine" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("precious")
+    with pytest.raises(UserError, match="expected an empty folder or a site written by robustboard"):
+        make(tmp_path / "mine")
+    assert content(tmp_path / "mine") == {name: b"precious"}
+
+
+def test_a_file_or_link_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path)
+    for name in ("file", "link"):
+        with pytest.raises(UserError, match="got a link or a file"):
+            make(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "marker", ["", "[]", '{"files": 3}', '{"files": ["../outside"]}', '{"files": ["/etc/passwd"]}']
+)
+def test_a_forged_marker_is_refused(tmp_path: Path, marker: str) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "outside").write_text("precious")
+    (tmp_path / "site" / MARKER).write_text(marker)
+    with pytest.raises(UserError):
+        make(tmp_path / "site")
+    assert (tmp_path / "outside").read_text() == "precious"
+
+
+def test_a_link_inside_the_folder_does_not_lead_the_build_out(output: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    shutil.rmtree(output / "m")
+    (output / "m").symlink_to(tmp_path / "outside")
+    with pytest.raises(UserError, match="leads out of it"):
+        make(output)
+    assert not list((tmp_path / "outside").iterdir())
+
+
+def test_a_build_that_was_killed_half_way_is_completed(built: Path, output: Path) -> None:
+    for path in list(output.rglob("*.html"))[::2]:
+        path.write_bytes(path.read_bytes()[:100])
+    make(output)
+    assert content(output) == content(built)
+
+
+def test_missing_templates_are_an_error_not_an_empty_site(tmp_path: Path) -> None:
+    for name in ("registry", "benchmarks", "leaderboard"):
+        shutil.copytree(REPOSITORY / name, tmp_path / "space" / name)
+    space = Workspace(tmp_path / "space", tmp_path / "space")
+    with pytest.raises(WorkspaceError, match="templates"):
+        make(tmp_path / "site", space)
+    assert not (tmp_path / "site").exists()

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from robustboard.runners.record import Score
+from robustboard.site import numerals
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "text"),
+    [
+        (0.761, 1, "76.1"),
+        (1.0, 1, "100.0"),
+        (0.0, 1, "0.0"),
+        (0.9999, 1, "99.9"),
+        (0.0001, 1, "0.1"),
+        (0.99999, 2, "99.99"),
+        (0.5, 2, "50.00"),
+    ],
+)
+def test_percent_never_claims_perfection_or_nothing(share: float, digits: int, text: str) -> None:
+    assert numerals.percent(share, digits) == text
+
+
+def made(**more: object) -> Score:
+    values: dict[str, object] = {"metric": "clean_accuracy", "condition": "clean", "n": 10}
+    values |= {"value": 0.5, "low": 0.25, "high": 0.75}
+    return Score.model_validate({**values, **more})
+
+
+def test_values_and_bounds_follow_the_unit() -> None:
+    assert (numerals.value(made()), numerals.bounds(made())) == ("50.0", "25.00 to 75.00")
+    ratio = made(unit="ratio", value=1.25, low=1.0, high=1.5)
+    assert (numerals.value(ratio), numerals.bounds(ratio)) == ("1.250", "1.00 to 1.50")
+    count = made(unit="count", value=1234.0, low=None, high=None)
+    assert (numerals.value(count), numerals.bounds(count)) == ("1,234", "none")
+
+
+def test_undefined_is_a_word() -> None:
+    """B066: not nan, None, 0 or blank."""
+    score = made(value=None, low=None, high=None, status="undefined", reason="no image")
+    assert numerals.value(score) == "undefined"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (999, "999"), (1234, "1.23 k"), (12_345, "12.3 k"), (123_456, "123 k"), (7_654_321, "7.65 M")],
+)
+def test_short_keeps_three_digits(number: int, text: str) -> None:
+    assert numerals.short(number) == text.replace(" ", numerals.NBSP)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(12.34, "12.3 s"), (59.94, "59.9 s"), (200.2, "3 min 20 s"), (7500, "2 h 05 min")]
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert numerals.duration(seconds) == text.replace(" ", numerals.NBSP, 1).replace(
+        " s", f"{numerals.NBSP}s"
+    ).replace(" min", f"{numerals.NBSP}min")
+
+
+def test_lists_read_as_sentences() -> None:
+    assert numerals.listed([]) == ""
+    assert numerals.listed(["A"]) == "A"
+    assert numerals.listed(["A", "B"]) == "A and B"
+    assert numerals.listed(["A", "B", "C"]) == "A, B and C"
+    assert numerals.listed(list("ABCDEFGH"), most=4) == "A, B, C and 5 others"
+
+
+def test_ranks_and_plurals() -> None:
+    assert [numerals.ranks(found) for found in (None, (1, 1), (2, 5))] == ["", "1", "2\u20135"]
+    assert [numerals.plural(n, "model") for n in (0, 1, 2000)] == ["0 models", "1 model", "2,000 models"]
