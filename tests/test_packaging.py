@@ -108,7 +108,11 @@ def test_the_oldest_allowed_versions_run_the_demo_path(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     environment = {**os.environ, "PYTHONPATH": f"{lowest}{os.pathsep}{ROOT}"}
-    for arguments in (["--help"], ["check"], ["run", "-m", "digits-resnet", "-b", "pgd-v1", "--profile", "smoke"]):
+    for arguments in (
+        ["--help"],
+        ["check"],
+        ["run", "-m", "digits-resnet", "-b", "pgd-v1", "--profile", "smoke"],
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "robustboard", *arguments],
             cwd=ROOT,

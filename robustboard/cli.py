@@ -1,0 +1,304 @@
+"""The command `robustboard`. Each command imports what it needs when it runs, so that --help is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from robustboard import __version__, console
+from robustboard.errors import RobustboardError
+
+if TYPE_CHECKING:
+    from robustboard.commands import Content
+    from robustboard.workspace import Workspace
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Measure the robustness of image classifiers and publish a static leaderboard.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the options before the command say."""
+
+    workspace: Path | None
+    output: Path | None
+    debug: bool
+
+    def find(self) -> Workspace:
+        """The workspace these options name."""
+        from robustboard import workspace  # noqa: PLC0415 - not paid by --help
+
+        return workspace.find(self.workspace, output=self.output)
+
+    def content(self) -> Content:
+        """All entries, protocols and boards of the workspace, checked."""
+        from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+        return commands.load(self.find())
+
+
+Models = Annotated[list[str] | None, typer.Option("--model", "-m", help="Model id; repeat for more.")]
+Benchmarks = Annotated[
+    list[str] | None, typer.Option("--benchmark", "-b", help="Benchmark id; repeat for more.")
+]
+Datasets = Annotated[list[str] | None, typer.Option("--dataset", "-d", help="Dataset id; repeat for more.")]
+Profile = Annotated[str, typer.Option(help="Run profile, a file under runners/.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Plugins = Annotated[
+    bool, typer.Option("--allow-plugins", help="Load third-party loaders (entry points run code).")
+]
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - the signature of an option's callback
+    if wanted:
+        console.out(f"robustboard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    workspace: Annotated[
+        Path | None, typer.Option(help="Folder with registry/, benchmarks/ and so on.", metavar="DIR")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder for runs, results and pages, if not the workspace.", metavar="DIR"),
+    ] = None,
+    debug: Annotated[  # noqa: FBT002 - an option
+        bool, typer.Option("--debug", help="Show the traceback behind an error.")
+    ] = False,
+    version: Annotated[  # noqa: FBT002 - an option
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Measure the robustness of image classifiers and publish a static leaderboard."""
+    del version  # the callback has answered it
+    context.obj = Options(workspace, output, debug)
+
+
+@app.command()
+def demo(context: typer.Context, *, quiet: Annotated[bool, typer.Option("--quiet")] = False) -> None:
+    """Train and measure four small digit classifiers, then write the site.
+
+    Needs no GPU, token or network; about two minutes on two cores. Works in runs/demo.
+
+    Example: robustboard demo
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    raise typer.Exit(commands.demo(context.obj.content(), quiet=quiet))
+
+
+@app.command()
+def check(context: typer.Context, *, as_json: AsJson = False) -> None:
+    """Check every entry, protocol, board, lock line and reported number.
+
+    One line a fault, `file:line: field: expected ..., got ...`; exit code 2 when there is one.
+
+    Example: robustboard check
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    raise typer.Exit(commands.check(context.obj.find(), as_json=as_json))
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    kind: Annotated[
+        str, typer.Argument(help="models, datasets, benchmarks, labels, boards, profiles or reported.")
+    ] = "models",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """List what is registered.
+
+    Example: robustboard list benchmarks --json
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    commands.show_list(context.obj.content(), kind, as_json=as_json)
+
+
+@app.command()
+def lock(
+    context: typer.Context,
+    entries: Annotated[
+        list[str] | None, typer.Argument(help="model/ID or dataset/ID; all without a line when absent.")
+    ] = None,
+) -> None:
+    """Record commit, size and SHA-256 of every file behind entries in registry/lock.yaml.
+
+    Hub entries need network. Lines of other entries stay as they are.
+
+    Example: robustboard lock model/resnet50.a1_in1k dataset/cifar10
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    raise typer.Exit(commands.lock(context.obj.content(), entries or []))
+
+
+@app.command()
+def plan(
+    context: typer.Context,
+    model: Models = None,
+    benchmark: Benchmarks = None,
+    dataset: Datasets = None,
+    profile: Profile = "cpu",
+    *,
+    allow_plugins: Plugins = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show which cells a run would measure, skip, or cannot run, without loading anything.
+
+    Example: robustboard plan -m digits-resnet -b pgd-v1
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    wanted = commands.Wanted(model or [], benchmark or [], dataset or [], profile, allow_plugins)
+    commands.show_plan(context.obj.content(), wanted, as_json=as_json)
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    model: Models = None,
+    benchmark: Benchmarks = None,
+    dataset: Datasets = None,
+    profile: Profile = "cpu",
+    *,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Short for --profile smoke.")] = False,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Instead of the profile's.")] = None,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Go on past images that cannot be read; marked partial.")
+    ] = False,
+    allow_plugins: Plugins = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the summary.")] = False,
+) -> None:
+    """Measure cells (model, benchmark, dataset) that have no finished run yet.
+
+    Killed or stopped, it goes on from the last finished shard when run again. A cell that fails does
+    not stop the others; the exit code is then 1.
+
+    Examples:
+      robustboard run -m fashion-std -m fashion-adv -b clean-v1 -b pgd-v1
+
+      robustboard run -m digits-resnet --smoke
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    name = "smoke" if smoke else profile
+    wanted = commands.Wanted(model or [], benchmark or [], dataset or [], name, allow_plugins)
+    code = commands.run(
+        context.obj.content(),
+        wanted,
+        batch_size=batch_size,
+        skip_damaged=skip_damaged,
+        quiet=quiet,
+        debug=context.obj.debug,
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def score(context: typer.Context) -> None:
+    """Rebuild every result from stored predictions, byte for byte.
+
+    Example: robustboard score
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    raise typer.Exit(commands.score(context.obj.content()))
+
+
+@app.command()
+def verify(context: typer.Context, *, as_json: AsJson = False) -> None:
+    """Recompute hashes and counts of all stored runs and compare results with them.
+
+    Example: robustboard verify
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    raise typer.Exit(commands.verify(context.obj.content(), as_json=as_json))
+
+
+@app.command()
+def board(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Board id; all boards when absent.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show a board in the terminal: ranks as ranges, 95 % intervals.
+
+    Example: robustboard board digits
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    commands.show_board(context.obj.content(), name, as_json=as_json)
+
+
+@app.command()
+def site(
+    context: typer.Context,
+    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Instead of site/_build.")] = None,
+) -> None:
+    """Write the static site; open index.html from disk or put the folder on any web server.
+
+    Example: robustboard site
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    commands.build_site(context.obj.content(), to)
+
+
+@app.command()
+def compare(
+    context: typer.Context,
+    first: Annotated[str, typer.Argument(help="Model id.")],
+    second: Annotated[str, typer.Argument(help="Model id.")],
+    *,
+    every_score: Annotated[
+        bool, typer.Option("--every-score", help="All scores, not headlines only.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two models cell by cell: paired test where predictions are stored, else intervals.
+
+    Example: robustboard compare fashion-std fashion-adv
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    commands.show_comparison(context.obj.content(), first, second, every_score=every_score, as_json=as_json)
+
+
+def main() -> None:
+    """Entry point: expected errors are one readable message on stderr with their exit code."""
+    debug = "--debug" in sys.argv[1:]
+    try:
+        app(prog_name="robustboard")
+    except RobustboardError as error:
+        if debug:
+            raise
+        console.say(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        console.say("interrupted; run the same command again to go on")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away (head, less); nothing is wrong with the run.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

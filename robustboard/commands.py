@@ -1,0 +1,396 @@
+"""What each command does: reads content, calls the parts, prints. Heavy parts are imported where used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robustboard import console
+from robustboard.benchmarks import catalog as benchmark_catalog
+from robustboard.benchmarks.entries import BenchmarkEntry
+from robustboard.errors import CellError, ContentError, LockError, Problem, UnknownNameError, UserError
+from robustboard.registry.catalog import Catalog, load_catalog
+from robustboard.registry.entries import UNRESOLVED, DatasetEntry, HubData, HubWeights, ModelEntry
+from robustboard.registry.lock import Lock, key_of, read_lock, write_lock
+from robustboard.workspace import Workspace
+
+if TYPE_CHECKING:
+    from robustboard.leaderboard.board import Board
+    from robustboard.leaderboard.entries import BoardEntry
+    from robustboard.runners.keys import Cell
+    from robustboard.runners.profiles import RunProfile
+    from robustboard.runners.record import PredictionTable, Result
+
+DEMO_DATASET = "digits"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The checked entries of a workspace."""
+
+    workspace: Workspace
+    catalog: Catalog
+    benchmarks: Mapping[str, BenchmarkEntry]
+    lock: Lock
+
+    def boards(self) -> Mapping[str, BoardEntry]:
+        """All boards, references checked."""
+        from robustboard.leaderboard.entries import load_boards  # noqa: PLC0415 - most commands need none
+
+        return load_boards(self.workspace, self.catalog, self.benchmarks)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which cells, and how."""
+
+    models: Sequence[str]
+    benchmarks: Sequence[str]
+    datasets: Sequence[str]
+    profile: str
+    allow_plugins: bool = False
+
+
+def load(workspace: Workspace) -> Content:
+    """Read registry, benchmarks and lock. Raises ContentError with all problems of all files."""
+    catalog = load_catalog(workspace)
+    benchmarks = benchmark_catalog.load_benchmarks(workspace, catalog)
+    return Content(workspace, catalog, benchmarks, read_lock(workspace))
+
+
+def check(workspace: Workspace, *, as_json: bool) -> int:
+    """Print every problem of every content file; 0 when there is none, else 2."""
+    from robustboard.leaderboard.entries import load_boards  # noqa: PLC0415 - only here
+    from robustboard.registry.check import check as check_registry  # noqa: PLC0415 - only here
+    from robustboard.registry.reported import load_reported  # noqa: PLC0415 - only here
+
+    problems: set[Problem] = {*check_registry(workspace), *benchmark_catalog.check(workspace)}
+    if not problems:
+        try:
+            content = load(workspace)
+            load_boards(workspace, content.catalog, content.benchmarks, load_reported(workspace))
+        except ContentError as error:
+            problems.update(error.problems)
+    if as_json:
+        console.out_json(
+            [
+                {"file": p.file, "line": p.line, "field": p.field, "message": p.message}
+                for p in sorted(problems)
+            ]
+        )
+    for problem in () if as_json else sorted(problems):
+        console.say(str(problem))
+    if problems:
+        return ContentError.exit_code
+    content = load(workspace)
+    console.say(
+        f"{len(content.catalog.models)} models, {len(content.catalog.datasets)} datasets,"
+        f" {len(content.benchmarks)} benchmarks, {len(content.boards())} boards: no problem"
+    )
+    return 0
+
+
+def _pin(entry: ModelEntry | DatasetEntry, lock: Lock) -> str:
+    """How firmly an entry's bytes are pinned, in a word or two."""
+    source = entry.source
+    if source.kind == "trained-here":
+        return "trained here"
+    locked = lock.get(key_of(entry))
+    if locked is not None:
+        return (locked.commit or locked.version or "files")[:12]
+    if isinstance(source, HubWeights | HubData):
+        return "unresolved" if source.revision == UNRESOLVED else f"not locked ({source.revision[:12]})"
+    return "not locked"
+
+
+def _listing(content: Content, kind: str) -> list[dict[str, str]]:
+    catalog = content.catalog
+    if kind == "models":
+        return [
+            {"id": m.id, "name": m.name, "labels": m.label_space, "loader": m.loader, "source": m.source.kind}
+            | {"pin": _pin(m, content.lock), "license": m.license}
+            for m in catalog.models.values()
+        ]
+    if kind == "datasets":
+        return [
+            {"id": d.id, "name": d.name, "labels": d.label_space, "images": str(d.size), "role": d.role}
+            | {"source": d.source.kind, "pin": _pin(d, content.lock), "license": d.license}
+            for d in catalog.datasets.values()
+        ]
+    if kind == "benchmarks":
+        return [{"id": b.id, "name": b.name, "kind": b.procedure.kind} for b in content.benchmarks.values()]
+    if kind == "labels":
+        spaces = [
+            {"id": s.id, "name": s.name, "classes": str(len(s.classes))}
+            for s in catalog.label_spaces.values()
+        ]
+        return spaces + [
+            {"id": s.id, "name": s.name, "classes": f"{len(s.classes)} of {s.subset_of}"}
+            for s in catalog.class_subsets.values()
+        ]
+    if kind == "boards":
+        return [{"id": b.id, "name": b.name, "labels": b.label_space} for b in content.boards().values()]
+    if kind == "profiles":
+        from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
+
+        names = sorted(path.stem for path in content.workspace.profiles.glob("*.yaml"))
+        found = [load_profile(content.workspace, name) for name in names]
+        return [{"id": p.id, "device": p.device, "summary": p.summary} for p in found]
+    if kind == "reported":
+        from robustboard.registry.reported import load_reported  # noqa: PLC0415 - only here
+
+        tables = load_reported(content.workspace)
+        return [
+            {"id": name, "name": t.source.name, "numbers": str(len(t.scores))} for name, t in tables.items()
+        ]
+    kinds = ("models", "datasets", "benchmarks", "labels", "boards", "profiles", "reported")
+    raise UnknownNameError("kind of entry", kind, kinds)
+
+
+def show_list(content: Content, kind: str, *, as_json: bool) -> None:
+    """Print the entries of one kind."""
+    rows = _listing(content, kind)
+    if as_json:
+        console.out_json(rows)
+    elif rows:
+        console.out_table(list(rows[0]), (list(row.values()) for row in rows), title=f"{len(rows)} {kind}")
+    else:
+        console.say(f"no {kind} in {content.workspace.registry.parent}")
+
+
+def _chosen(content: Content, names: Sequence[str]) -> list[ModelEntry | DatasetEntry]:
+    every: list[ModelEntry | DatasetEntry] = [
+        *content.catalog.models.values(),
+        *content.catalog.datasets.values(),
+    ]
+    entries = {key_of(entry): entry for entry in every if entry.source.kind != "trained-here"}
+    for name in names:
+        if name not in entries:
+            raise UnknownNameError("entry to lock", name, entries)
+    return [entries[name] for name in names] or [e for key, e in entries.items() if key not in content.lock]
+
+
+def lock(content: Content, names: Sequence[str]) -> int:
+    """Resolve entries and write their lock lines; 1 when some could not be resolved."""
+    from robustboard.registry.resolve import Resolver  # noqa: PLC0415 - only here
+    from robustboard.runners import hub  # noqa: PLC0415 - imports huggingface_hub
+    from robustboard.runners.sources.places import find_data  # noqa: PLC0415 - only here
+
+    resolver = Resolver(lambda path: find_data(path, content.workspace), hub.resolve)
+    current, failed = content.lock, 0
+    for entry in _chosen(content, names):
+        try:
+            current = current.replace({key_of(entry): resolver.resolve(entry)})
+        except (LockError, CellError) as error:
+            console.say(f"failed: {error}")
+            failed += 1
+            continue
+        write_lock(content.workspace, current)
+        console.say(f"locked {key_of(entry)}")
+    return 1 if failed else 0
+
+
+def _cells(content: Content, wanted: Wanted) -> list[Cell]:
+    from robustboard.runners.plan import wanted_cells  # noqa: PLC0415 - light, but not for check and list
+
+    return wanted_cells(
+        content.catalog,
+        content.benchmarks,
+        model_ids=wanted.models,
+        benchmark_ids=wanted.benchmarks,
+        dataset_ids=wanted.datasets,
+    )
+
+
+def show_plan(content: Content, wanted: Wanted, *, as_json: bool) -> None:
+    """Print what a run would do with each cell."""
+    from robustboard.runners.plan import plan  # noqa: PLC0415 - only here
+    from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
+
+    found = plan(
+        _cells(content, wanted),
+        workspace=content.workspace,
+        catalog=content.catalog,
+        benchmarks=content.benchmarks,
+        lock=content.lock,
+        profile=load_profile(content.workspace, wanted.profile),
+        allow_plugins=wanted.allow_plugins,
+    )
+    rows = [(p.cell.model, p.cell.benchmark, p.cell.dataset, p.state, p.reason) for p in found.cells]
+    headings = ("model", "benchmark", "dataset", "state", "reason")
+    if as_json:
+        console.out_json([dict(zip(headings, row, strict=True)) for row in rows])
+        return
+    console.out_table(headings, rows)
+    console.say(
+        ", ".join(f"{count} {state}" for state, count in sorted(found.counts().items())) or "no cells"
+    )
+
+
+def run(
+    content: Content, wanted: Wanted, *, batch_size: int | None, skip_damaged: bool, quiet: bool, debug: bool
+) -> int:
+    """Measure what is not finished; the exit code of the summary."""
+    from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
+
+    if not (wanted.models or wanted.benchmarks or wanted.datasets):
+        raise UserError(
+            "expected at least one of --model, --benchmark, --dataset;"
+            " `robustboard plan` shows all cells, `robustboard demo` runs the embedded ones"
+        )
+    cells = _cells(content, wanted)
+    profile = load_profile(content.workspace, wanted.profile)
+    if batch_size is not None:
+        profile = profile.model_copy(update={"batch_size": batch_size})
+    return _measure(content, cells, profile, wanted, skip_damaged=skip_damaged, quiet=quiet, debug=debug)
+
+
+def _measure(
+    content: Content,
+    cells: Iterable[Cell],
+    profile: RunProfile,
+    wanted: Wanted,
+    *,
+    skip_damaged: bool = False,
+    quiet: bool = False,
+    debug: bool = False,
+    use_committed: bool = True,
+) -> int:
+    # Threads of PyTorch that wait asleep: waiting awake costs up to ten times the time where other
+    # programs want the same cores, and nothing elsewhere. Read once, when torch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from robustboard.runners.evaluate import Session, run_cells  # noqa: PLC0415 - imports torch
+    from robustboard.runners.progress import reporter  # noqa: PLC0415 - imports rich
+
+    session = Session(
+        workspace=content.workspace,
+        catalog=content.catalog,
+        benchmarks=content.benchmarks,
+        lock=content.lock,
+        profile=profile,
+        reporter=reporter(quiet=quiet),
+        allow_plugins=wanted.allow_plugins,
+        skip_damaged=skip_damaged,
+        use_committed=use_committed,
+        debug=debug,
+    )
+    summary = run_cells(cells, session)
+    console.say(summary.text())
+    return summary.exit_code
+
+
+def demo(content: Content, *, quiet: bool) -> int:
+    """Measure the models trained here on the digits in runs/demo, then write the site with them."""
+    from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
+
+    place = content.workspace
+    sandbox = replace(content, workspace=Workspace(place.content, place.runs / "demo"))
+    models = [
+        m.id
+        for m in content.catalog.models.values()
+        if m.source.kind == "trained-here"
+        and m.label_space == content.catalog.dataset(DEMO_DATASET).label_space
+    ]
+    wanted = Wanted(models, [], [DEMO_DATASET], "cpu")
+    profile = load_profile(place, wanted.profile)
+    code = _measure(sandbox, _cells(sandbox, wanted), profile, wanted, quiet=quiet, use_committed=False)
+    write_site(
+        content, place.site_output, [place.committed_results, place.results, sandbox.workspace.results]
+    )
+    show_board(sandbox, "digits", as_json=False)
+    return code
+
+
+def score(content: Content) -> int:
+    """Rebuild all result files from stored predictions; 1 when a run could not be rebuilt."""
+    from robustboard.runners.score import score as rebuild  # noqa: PLC0415 - only here
+
+    found = rebuild(content.workspace, content.catalog, content.benchmarks)
+    for item in found:
+        if item.path is None:
+            console.say(f"not rebuilt: {item.name}: {item.reason}")
+    written = [item for item in found if item.path is not None]
+    changed = sum(item.changed for item in written)
+    console.say(f"{len(written)} results rebuilt, {changed} of them changed")
+    return 1 if len(written) < len(found) else 0
+
+
+def verify(content: Content, *, as_json: bool) -> int:
+    """Check the store and the results against each other; 1 when something is damaged."""
+    from robustboard.runners.verify import verify as verify_store  # noqa: PLC0415 - only here
+
+    report = verify_store(content.workspace, content.catalog, content.benchmarks)
+    if as_json:
+        console.out_json({"runs": report.runs, "results": report.results, "damages": list(report.damages)})
+    else:
+        for line in report.damages:
+            console.say(line)
+        console.say(f"{report.runs} runs and {report.results} results checked, {len(report.damages)} damaged")
+    return 1 if report.damages else 0
+
+
+def _measured(content: Content, folders: Sequence[Path]) -> tuple[dict[Cell, Result], dict[str, Board]]:
+    from robustboard.leaderboard.board import Measured, build_board  # noqa: PLC0415 - imports pandas
+    from robustboard.leaderboard.results import read_results  # noqa: PLC0415 - only here
+
+    results = read_results(folders)
+    measured = Measured.of(results, content.catalog, content.benchmarks)
+    boards = {name: build_board(entry, content.catalog, measured) for name, entry in content.boards().items()}
+    return results, boards
+
+
+def show_board(content: Content, name: str | None, *, as_json: bool) -> None:
+    """Print one board, or all that have rows."""
+    place = content.workspace
+    _, boards = _measured(content, [place.committed_results, place.results])
+    if name is not None and name not in boards:
+        raise UnknownNameError("board", name, boards)
+    chosen = [boards[name]] if name is not None else [b for b in boards.values() if b.rows]
+    if as_json:
+        console.out_json([board.as_data() for board in chosen])
+        return
+    for board in chosen:
+        console.out_table(board.text_headings(), board.text_rows(), title=board.entry.name)
+        if board.waiting:
+            console.say(f"not measured yet: {', '.join(board.waiting)}")
+    if not chosen:
+        console.say("no board has results yet; run: robustboard demo")
+
+
+def build_site(content: Content, to: Path | None) -> None:
+    """Write the site of all results of the workspace."""
+    place = content.workspace
+    write_site(content, to or place.site_output, [place.committed_results, place.results])
+
+
+def write_site(content: Content, to: Path, folders: Sequence[Path]) -> None:
+    """Write the site of the results in the folders, later ones overriding, and say where it is."""
+    from robustboard.site.build import build  # noqa: PLC0415 - imports jinja and pandas
+
+    built = build(content.workspace, content.catalog, content.benchmarks, results=folders, output=to)
+    console.say(f"{built.pages} pages, {built.written} written")
+    console.out(str((to / "index.html").resolve()))
+
+
+def show_comparison(content: Content, first: str, second: str, *, every_score: bool, as_json: bool) -> None:
+    """Print how two models differ, cell by cell."""
+    from robustboard.leaderboard.compare import compare  # noqa: PLC0415 - imports scipy
+    from robustboard.leaderboard.results import workspace_results  # noqa: PLC0415 - only here
+    from robustboard.runners.store import Store  # noqa: PLC0415 - imports pyarrow
+
+    for name in (first, second):
+        content.catalog.model(name)
+    store = Store(content.workspace.runs)
+
+    def predictions(result: Result) -> PredictionTable | None:
+        stored = store.read(result.key_digest)
+        return stored.predictions if stored is not None else None
+
+    found = compare(first, second, workspace_results(content.workspace), predictions, every_score=every_score)
+    if as_json:
+        console.out_json(found.as_data())
+        return
+    console.out_table(found.text_headings(), found.text_rows(), title=f"{first} against {second}")
