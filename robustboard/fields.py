@@ -7,14 +7,15 @@ type. A refusal says what was expected; the reader adds file, line, field and wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, GetJsonSchemaHandler, PlainSerializer, PlainValidator
+from pydantic_core import CoreSchema, PydanticCustomError
 
 MAX_NUMBER = 40
 MAX_LINE = 300
@@ -55,9 +56,20 @@ def refuse(
     return PydanticCustomError("expected", "expected {expected}", context)
 
 
-def _shape(kind: str, rule: str, **more: object) -> WithJsonSchema:
-    """What an editor is told about a field."""
-    return WithJsonSchema({"type": kind, "description": rule, **more})
+@dataclass(frozen=True, eq=False, slots=True)
+class _Told:
+    """What an editor is told about a field: a fresh copy each time, for pydantic 2.10 writes into it."""
+
+    shape: Mapping[str, Any]
+
+    def __get_pydantic_json_schema__(
+        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return dict(self.shape)
+
+
+def _shape(kind: str, rule: str, **more: object) -> _Told:
+    return _Told({"type": kind, "description": rule, **more})
 
 
 def _whole(low: int, high: int, expected: str) -> Callable[[object], int]:
@@ -129,9 +141,7 @@ def _share(value: object) -> Fraction:
     return found
 
 
-def _pattern(
-    expression: str, expected: str, longest: int = MAX_LINE
-) -> tuple[BeforeValidator, WithJsonSchema]:
+def _pattern(expression: str, expected: str, longest: int = MAX_LINE) -> tuple[BeforeValidator, _Told]:
     """A text that matches a whole expression, and what an editor is told about it."""
     compiled = re.compile(expression)
 
@@ -278,9 +288,9 @@ _WHOLE_RULE = "a whole number in plain digits"
 _HOST = r"(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}"
 
 
-def _exact(check: Callable[[object], Fraction]) -> tuple[PlainValidator, PlainSerializer, WithJsonSchema]:
+def _exact(check: Callable[[object], Fraction]) -> tuple[PlainValidator, PlainSerializer, _Told]:
     """An exact number: read by a rule, written as text such as 8/255."""
-    told = WithJsonSchema({"type": ["string", "number"], "description": _FRACTION_RULE})
+    told = _Told({"type": ["string", "number"], "description": _FRACTION_RULE})
     return PlainValidator(check), PlainSerializer(str, return_type=str), told
 
 

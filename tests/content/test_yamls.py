@@ -103,3 +103,15 @@ def test_every_protocol_here_is_released() -> None:
     listed = (ROOT / "benchmarks/released.sha256").read_text()
     missing = [path.name for path in (ROOT / "benchmarks").glob("*.yaml") if path.name not in listed]
     assert missing == [], "when the protocol is ready, add its line: sha256sum NAME.yaml >> released.sha256"
+
+
+def test_the_worked_example_is_a_sound_entry_and_the_one_that_is_registered() -> None:
+    text = (ROOT / "registry/README.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    kind = schemas.KINDS["model"]
+    name = "registry/README.md"
+    shown = yamls.build(yamls.parse(example.encode(), name), kind, name, "resnet50.a1_in1k")
+    path = ROOT / "registry/models/resnet50.a1_in1k.yaml"
+    registered = yamls.read(path, kind, path.name)
+    longer = {"bibtex", "training"}
+    assert shown.model_dump(exclude=longer) == registered.model_dump(exclude=longer)
