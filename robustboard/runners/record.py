@@ -111,7 +111,8 @@ class PredictionTable:
         skipped = self.column("status") == "skipped"
         if (label < 0).any() or (predicted[~skipped] < 0).any():
             raise StoreError("predictions: a label or predicted class is negative")
-        pairs = self.table.select(["sample_id", "condition"]).group_by(["sample_id", "condition"])
+        names = ["sample_id", "condition"]
+        pairs = self.table.select(names).group_by(names, use_threads=False)
         if pairs.aggregate([]).num_rows != self.table.num_rows:
             raise StoreError("predictions: a sample stands twice in one condition")
 

@@ -107,7 +107,8 @@ def encode(table: PredictionTable) -> bytes:
 def decode(data: bytes, name: str) -> PredictionTable:
     """The table that `encode` wrote. Raises StoreError that names the file."""
     try:
-        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        table = file.read(use_threads=False)
         return PredictionTable(table.combine_chunks().replace_schema_metadata(None).cast(SCHEMA))
     except (pa.ArrowException, OSError, ValueError, StoreError) as error:
         raise StoreError(f"{name}: damaged: {str(error).splitlines()[0][:200]}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from robustboard.runners.record import RunKey
 from robustboard.runners.store import Store
 from robustboard.workspace import Workspace
-from tests.runners.small import Made, plant_digits
+from tests.runners.small import Made, Place, plant_digits
 
 
 @pytest.fixture
@@ -33,3 +35,25 @@ def store(tmp_path: Path) -> Store:
 def digits_place(tmp_path: Path) -> Workspace:
     """The workspace of `plant_digits`, nothing trained yet."""
     return plant_digits(tmp_path / "place")
+
+
+@pytest.fixture(scope="session")
+def trained_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace whose model is trained; to be copied, not to be used."""
+    from robustboard.runners.weights import locate_weights
+
+    root = tmp_path_factory.mktemp("trained")
+    place = Place(plant_digits(root))
+    entry = place.catalog.model("tiny")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        locate_weights(entry, workspace=place.workspace, lock=place.lock, train=True)
+    return root
+
+
+@pytest.fixture
+def place(trained_root: Path, tmp_path: Path) -> Place:
+    """A workspace of its own with a trained model, nothing measured yet."""
+    root = tmp_path / "place"
+    shutil.copytree(trained_root, root)
+    return Place(Workspace(root, root))

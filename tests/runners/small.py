@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from robustboard.benchmarks.catalog import load_benchmarks
+from robustboard.registry.catalog import load_catalog
+from robustboard.registry.entries import LockedEntry, LockedFile, ModelEntry, PackageWeights
+from robustboard.registry.lock import Lock, read_lock
+from robustboard.runners.keys import Cell, Keys
+from robustboard.runners.plan import Plan, plan, wanted_cells
+from robustboard.runners.profiles import RunProfile
 from robustboard.runners.record import Facts, PredictionTable, RunKey, RunPlan
+from robustboard.runners.score import Rebuilt, score
 from robustboard.runners.store import Store, StoredRun, run_plan
+from robustboard.runners.verify import verify
 from robustboard.workspace import Workspace
 
 FACTS = Facts(
@@ -35,7 +45,6 @@ class Made:
     labels: npt.NDArray[np.int64]
     conditions: tuple[str, ...] = ("clean", "linf 1/10")
     facts: Facts = FACTS
-    predicted: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def plan(self) -> RunPlan:
@@ -79,6 +88,66 @@ def files(folder: Path, *, facts: bool = False) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and (facts or not (path.name.startswith("s0") and path.suffix == ".json"))
     }
+
+
+PROFILE = RunProfile(id="cpu", summary="A test.", device="cpu", batch_size=16, threads=1)
+
+
+class Place:
+    """A small workspace with its entries, which a test may change in memory."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.catalog = load_catalog(workspace)
+        self.benchmarks = dict(load_benchmarks(workspace, self.catalog))
+        self.lock = read_lock(workspace)
+
+    def pin(self) -> None:
+        """Give the model weights whose hash the lock knows."""
+        self.model(source=PackageWeights(kind="package", distribution="x", path="x/y", sha256="1" * 64))
+        file = LockedFile(path="x/y", size=1, sha256="1" * 64)
+        self.lock = Lock({"model/tiny": LockedEntry(files=(file,))})
+
+    def model(self, name: str = "tiny", **changes: Any) -> ModelEntry:
+        """Add a model like the first one, or change it."""
+        entry = self.catalog.models["tiny"].model_copy(update={**changes, "id": name})
+        self.catalog = replace(self.catalog, models={**self.catalog.models, name: entry})
+        return entry
+
+    def key(self, cell: Cell, **changes: Any) -> RunKey:
+        """The key of a cell with made-up weights and data."""
+        parts = {
+            "weights_sha256": "1" * 64,
+            "data_fingerprint": "2" * 64,
+            "precision": "float32",
+            "subset": None,
+        }
+        return Keys(self.catalog, self.benchmarks).key(cell, **{**parts, **changes})
+
+    def plan(self, profile: RunProfile = PROFILE, **wanted: Any) -> Plan:
+        """What is known of the wanted cells."""
+        cells = wanted_cells(self.catalog, self.benchmarks, **wanted)
+        return plan(
+            cells,
+            workspace=self.workspace,
+            catalog=self.catalog,
+            benchmarks=self.benchmarks,
+            lock=self.lock,
+            profile=profile,
+        )
+
+    def score(self) -> list[Rebuilt]:
+        """Rebuild all results."""
+        return score(self.workspace, self.catalog, self.benchmarks)
+
+    def verify(self) -> tuple[str, ...]:
+        """All damages."""
+        return verify(self.workspace, self.catalog, self.benchmarks).damages
+
+    def summaries(self) -> dict[str, bytes]:
+        """Result files, full and partial."""
+        folders = (self.workspace.results, self.workspace.runs / "partial")
+        return {name: data for folder in folders for name, data in files(folder).items()}
 
 
 DIGITS_MODEL = """\
@@ -173,7 +242,7 @@ shard_size: 30
 source: a test
 added: 2026-01-31
 """
-PROFILE = "summary: A test.\ndevice: cpu\nbatch_size: 16\nthreads: 1\n"
+CPU = "summary: A test.\ndevice: cpu\nbatch_size: 16\nthreads: 1\n"
 
 
 def plant_digits(root: Path) -> Workspace:
@@ -189,7 +258,7 @@ def plant_digits(root: Path) -> Workspace:
         "benchmarks/clean-v1.yaml": CLEAN,
         "benchmarks/noise-v1.yaml": NOISE,
         "benchmarks/pgd-v1.yaml": PGD,
-        "runners/cpu.yaml": PROFILE,
+        "runners/cpu.yaml": CPU,
     }
     for name, text in texts.items():
         path = root / name

@@ -10,69 +10,26 @@ from typing import Any
 import pytest
 
 from robustboard import jsons
-from robustboard.benchmarks.catalog import load_benchmarks
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.errors import UnknownNameError, UserError
-from robustboard.registry.catalog import Catalog, load_catalog
-from robustboard.registry.entries import LockedEntry, LockedFile, ModelEntry, PackageWeights
-from robustboard.registry.lock import Lock, read_lock
+from robustboard.registry.catalog import Catalog
+from robustboard.registry.entries import LockedEntry, LockedFile
+from robustboard.registry.lock import Lock
 from robustboard.runners.keys import Cell, Keys, result_name
-from robustboard.runners.plan import Plan, by_model_and_dataset, passes, plan, wanted_cells
-from robustboard.runners.profiles import RunProfile, Sample
-from robustboard.runners.record import RunKey, Subset
+from robustboard.runners.plan import by_model_and_dataset, passes, wanted_cells
+from robustboard.runners.profiles import Sample
+from robustboard.runners.record import Subset
 from robustboard.runners.store import Store
 from robustboard.workspace import Workspace
-from tests.runners.small import Made
+from tests.runners.small import PROFILE, Made, Place
 
 ROOT = Path(__file__).parents[2]
-PROFILE = RunProfile(id="cpu", summary="A test.", device="cpu", batch_size=8)
 CELL = Cell("tiny", "clean-v1", "digits")
-
-
-class Place:
-    """A small workspace with its entries."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
-        self.catalog = load_catalog(workspace)
-        self.benchmarks = dict(load_benchmarks(workspace, self.catalog))
-        self.lock = read_lock(workspace)
-
-    def pin(self) -> None:
-        """Give the model weights whose hash the lock knows."""
-        source = PackageWeights(kind="package", distribution="x", path="x/y", sha256="1" * 64)
-        self.model(source=source)
-        file = LockedFile(path="x/y", size=1, sha256="1" * 64)
-        self.lock = Lock({"model/tiny": LockedEntry(files=(file,))})
-
-    def model(self, name: str = "tiny", **changes: Any) -> ModelEntry:
-        entry = self.catalog.models["tiny"].model_copy(update={**changes, "id": name})
-        self.catalog = replace(self.catalog, models={**self.catalog.models, name: entry})
-        return entry
-
-    def plan(self, profile: RunProfile = PROFILE, **wanted: Any) -> Plan:
-        cells = wanted_cells(self.catalog, self.benchmarks, **wanted)
-        return plan(
-            cells,
-            workspace=self.workspace,
-            catalog=self.catalog,
-            benchmarks=self.benchmarks,
-            lock=self.lock,
-            profile=profile,
-        )
-
-    def key(self, cell: Cell = CELL, **changes: Any) -> RunKey:
-        parts = {
-            "weights_sha256": "1" * 64,
-            "data_fingerprint": "2" * 64,
-            "precision": "float32",
-            "subset": None,
-        }
-        return Keys(self.catalog, self.benchmarks).key(cell, **{**parts, **changes})
 
 
 @pytest.fixture
 def place(digits_place: Workspace) -> Place:
+    """Nothing is trained here."""
     return Place(digits_place)
 
 
@@ -144,7 +101,7 @@ def test_a_stored_run_makes_a_cell_finished_until_an_entry_changes(place: Place,
     """B063: what changed is named; prose does not count."""
     place.pin()
     store = Store(place.workspace.runs)
-    key = place.key()
+    key = place.key(CELL)
     run = replace(made, key=key, conditions=("clean",))
     store.set_current(CELL.name, key)
     wanted: Any = {"benchmark_ids": ["clean-v1"]}
@@ -163,7 +120,7 @@ def test_a_part_of_a_dataset_is_another_run(place: Place, made: Made) -> None:
     place.pin()
     store = Store(place.workspace.runs)
     part = PROFILE.model_copy(update={"subset": Sample(count=10, seed=0)})
-    key = place.key(subset=Subset(count=10, seed=0))
+    key = place.key(CELL, subset=Subset(count=10, seed=0))
     replace(made, key=key, conditions=("clean",)).into(store)
     store.set_current("tiny/clean-v1--digits--10-of-100-seed-0", key)
     assert place.plan(part, benchmark_ids=["clean-v1"]).counts() == {"finished": 1}
@@ -206,12 +163,12 @@ def test_a_lock_that_contradicts_the_entry_blocks(place: Place) -> None:
 
 
 def test_a_new_setting_for_another_dataset_keeps_old_keys(place: Place) -> None:
-    before = place.key()
+    before = place.key(CELL)
     entry = place.benchmarks["clean-v1"]
     value = entry.model_dump(mode="python")
     value["procedure"]["settings"] = (*value["procedure"]["settings"], {"datasets": ("digits-train",)})
     place.benchmarks["clean-v1"] = BenchmarkEntry.model_validate(value)
-    assert place.key() == before
+    assert place.key(CELL) == before
 
 
 def test_every_part_that_can_change_a_number_changes_the_key(
@@ -242,7 +199,7 @@ def test_every_part_that_can_change_a_number_changes_the_key(
 
 
 def test_what_changed_since_a_key_was_made_is_named(place: Place) -> None:
-    key = place.key()
+    key = place.key(CELL)
     keys = Keys(place.catalog, place.benchmarks)
     assert keys.changed(key) == ()
     old = key.model_copy(update={"code": 0, "protocol_digest": "0" * 64})
@@ -250,7 +207,7 @@ def test_what_changed_since_a_key_was_made_is_named(place: Place) -> None:
 
 
 def test_the_digest_of_a_key_is_that_of_its_json(place: Place) -> None:
-    key = place.key()
+    key = place.key(CELL)
     assert key.digest == jsons.digest("robustboard.run/1", key.model_dump(mode="json"))
 
 
