@@ -27,6 +27,12 @@ class AttackParameters:
     loss: LossName = "cross-entropy"
     random_start: bool = False
     restarts: int = 1
+    targets: int = 9
+    """Wrong classes that a targeted attack aims at, best first; never more than there are."""
+    queries: int = 5000
+    """Forward passes of an attack without gradients."""
+    average_over: int = 1
+    """Passes averaged for each gradient of a model that answers differently each time (EoT)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +54,15 @@ def direction(gradients: Tensor, norm: Norm) -> Tensor:
     """The unit step of steepest ascent an image: the sign (linf), or the gradient at length 1 (l2).
 
     Zero gradients give zero steps. Scaled by the largest entry first, so that tiny gradients do
-    not underflow when squared.
+    not underflow when squared; lengths are summed in float64, where the order of the sum, which
+    may depend on the number of images, does not show.
     """
     if norm == "linf":
         return gradients.sign()
     flat = gradients.flatten(1)
     largest = flat.abs().amax(1, keepdim=True)
     scaled = flat / torch.where(largest > 0, largest, 1.0)
-    length = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+    length = torch.linalg.vector_norm(scaled.double(), dim=1, keepdim=True).to(scaled.dtype)
     return (scaled / torch.where(length > 0, length, 1.0)).view_as(gradients)
 
 

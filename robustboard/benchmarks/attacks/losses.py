@@ -8,7 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-LossName = Literal["cross-entropy", "margin"]
+_TINY = 1e-12
+"""Added to differences of logits before dividing by them: all logits may be equal."""
+LossName = Literal["cross-entropy", "margin", "dlr"]
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(logits (n, k), aims (n, ...)) → (n,) losses; `aims` is the label, or what a loss needs beside it."""
 
@@ -37,4 +39,30 @@ def margin(logits: Tensor, labels: Tensor) -> Tensor:
     return _without(logits, labels).amax(dim=1) - _at(logits, labels)
 
 
-LOSSES: dict[LossName, Loss] = {"cross-entropy": cross_entropy, "margin": margin}
+def dlr(logits: Tensor, labels: Tensor) -> Tensor:
+    """Difference of logits ratio: the margin divided by (largest - third largest logit).
+
+    Indifferent to the scale and offset of the logits (Croce and Hein 2020, "Reliable evaluation of
+    adversarial robustness with an ensemble of diverse parameter-free attacks", section 4). Needs
+    three classes.
+    """
+    top = logits.topk(3, dim=1).values
+    return margin(logits, labels) / (top[:, 0] - top[:, 2] + _TINY)
+
+
+def targeted_margin(logits: Tensor, aims: Tensor) -> Tensor:
+    """The target's logit minus the label's; aims are (n, 2), label and target."""
+    return _at(logits, aims[:, 1]) - _at(logits, aims[:, 0])
+
+
+def targeted_dlr(logits: Tensor, aims: Tensor) -> Tensor:
+    """The targeted margin divided by (largest - mean of third and fourth largest logit).
+
+    Same paper, equation 7. Needs four classes; aims are (n, 2), label and target.
+    """
+    top = logits.topk(4, dim=1).values
+    return targeted_margin(logits, aims) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2 + _TINY)
+
+
+LOSSES: dict[LossName, Loss] = {"cross-entropy": cross_entropy, "margin": margin, "dlr": dlr}
+"""Untargeted losses: aims are the labels."""

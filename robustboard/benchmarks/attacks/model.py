@@ -120,7 +120,9 @@ class Model:
         self.forward_rows += len(images)
         return torch.cat(parts)
 
-    def gradients(self, images: Tensor, aims: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, images: Tensor, aims: Tensor, loss: Loss, average_over: int = 1
+    ) -> tuple[Tensor, Tensor]:
         """Logits (n, k) and the gradient (n, c, h, w) of each image's own loss, both detached.
 
         Entries of the gradient that are not finite become 0. Raises CellError as `logits` does.
@@ -129,26 +131,34 @@ class Model:
             images: (n, c, h, w) in [0, 1].
             aims: (n, ...) second argument of the loss, most often the labels.
             loss: Maps logits and aims to one number an image.
+            average_over: Passes whose logits and gradients are averaged, for models that answer
+                differently each time.
         """
         logits: list[Tensor] = []
         slopes: list[Tensor] = []
 
         def work(rows: slice) -> None:
-            with torch.inference_mode(mode=False), torch.enable_grad():
-                batch = images[rows].detach().clone().requires_grad_()
-                outputs = self._forward(batch)
-                total = loss(outputs, aims[rows].clone()).sum()
-                (slope,) = (
-                    torch.autograd.grad(total, batch, allow_unused=True) if total.requires_grad else (None,)
-                )
-            logits.append(outputs.detach())
-            slopes.append(
-                torch.zeros_like(batch)
-                if slope is None
-                else torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
-            )
+            outputs, slope = self._gradient(images[rows], aims[rows], loss)
+            for _ in range(average_over - 1):
+                more, further = self._gradient(images[rows], aims[rows], loss)
+                outputs, slope = outputs + more, slope + further
+            logits.append(outputs / average_over)
+            slopes.append(slope / average_over)
 
         self._batches(len(images), work)
-        self.forward_rows += len(images)
-        self.gradient_rows += len(images)
-        return torch.cat(logits), torch.cat(slopes).detach()
+        self.forward_rows += len(images) * average_over
+        self.gradient_rows += len(images) * average_over
+        return torch.cat(logits), torch.cat(slopes)
+
+    def _gradient(self, images: Tensor, aims: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+        """Detached logits and gradients of one batch."""
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            batch = images.detach().clone().requires_grad_()
+            outputs = self._forward(batch)
+            total = loss(outputs, aims.clone()).sum()
+            slope = None
+            if total.requires_grad:
+                (slope,) = torch.autograd.grad(total, batch, allow_unused=True)
+        if slope is None:
+            slope = torch.zeros_like(batch)
+        return outputs.detach(), torch.nan_to_num(slope.detach(), nan=0.0, posinf=0.0, neginf=0.0)

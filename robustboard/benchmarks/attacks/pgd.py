@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,26 +9,8 @@ from robustboard.benchmarks.attacks.budget import project
 from robustboard.benchmarks.attacks.interface import AttackParameters, Attempt, direction, is_zero
 from robustboard.benchmarks.attacks.losses import LOSSES
 from robustboard.benchmarks.attacks.model import Model
+from robustboard.benchmarks.attacks.starts import ball_start
 from robustboard.benchmarks.seeds import Draws
-from robustboard.registry.entries import Norm
-
-
-def random_start(images: Tensor, norm: Norm, eps: float, generators: list[np.random.Generator]) -> Tensor:
-    """A point drawn uniformly from each image's budget, clipped to [0, 1].
-
-    Linf: each pixel uniform in [-eps, eps). L2: uniform in the ball, a normal direction at length
-    eps * u^(1/d) with u uniform and d the number of pixel values.
-    """
-    shape = images.shape[1:]
-    offsets = np.empty(images.shape, np.float32)
-    for row, generator in enumerate(generators):
-        if norm == "linf":
-            offsets[row] = generator.uniform(-eps, eps, shape)
-        else:
-            normal = generator.standard_normal(shape)
-            radius = eps * generator.uniform() ** (1 / normal.size)
-            offsets[row] = normal * (radius / np.linalg.norm(normal))
-    return project(images + torch.from_numpy(offsets).to(images.device), images, norm, eps)
 
 
 def pgd(model: Model, images: Tensor, labels: Tensor, parameters: AttackParameters, draws: Draws) -> Attempt:
@@ -49,7 +30,7 @@ def pgd(model: Model, images: Tensor, labels: Tensor, parameters: AttackParamete
         rows, current = left, images[left]
         if parameters.random_start:
             generators = draws.generators(f"restart {restart}", rows.tolist())
-            current = random_start(current, norm, eps, generators)
+            current = ball_start(current, norm, eps, generators)
         for _ in range(parameters.steps):
             logits, gradients = model.gradients(current, labels[rows], loss)
             fooled = logits.argmax(1) != labels[rows]

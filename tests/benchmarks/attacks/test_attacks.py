@@ -13,18 +13,37 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from robustboard.benchmarks.attacks import ATTACKS, AttackParameters, Model
+from robustboard.benchmarks.attacks import ATTACKS, AttackParameters, Model, Perturb
+from robustboard.benchmarks.attacks.apgd import apgd_ce, apgd_dlr, apgd_targeted
 from robustboard.benchmarks.attacks.budget import inside
+from robustboard.benchmarks.attacks.fab import fab_targeted
 from robustboard.benchmarks.attacks.losses import LossName
+from robustboard.benchmarks.attacks.square import square
 from robustboard.benchmarks.seeds import Draws
 from robustboard.registry.entries import Norm
 
 Labelled = tuple[NDArray[np.float32], NDArray[np.int64]]
 
+EVERY: dict[str, Perturb] = {
+    **ATTACKS,
+    "apgd-ce": apgd_ce,
+    "apgd-dlr": apgd_dlr,
+    "apgd-t": apgd_targeted,
+    "fab-t": fab_targeted,
+    "square": square,
+}
 SETTINGS = {
     "fgsm": AttackParameters("linf", 0.05),
     "pgd": AttackParameters("linf", 0.05, steps=20, relative_step=0.25, random_start=True),
+    "apgd-ce": AttackParameters("linf", 0.05, steps=30),
+    "apgd-dlr": AttackParameters("linf", 0.05, steps=30),
+    "apgd-t": AttackParameters("linf", 0.05, steps=20),
+    "fab-t": AttackParameters("linf", 0.05, steps=20),
+    "square": AttackParameters("linf", 0.05, queries=300),
 }
+REACH = {("fab-t", "linf"): 0.98, ("fab-t", "l2"): 0.98, ("square", "linf"): 0.7, ("square", "l2"): 0.4}
+"""Share of the budget that is certain to be used against a straight border, where it is not all. Square
+splits an l2 budget evenly among channels, whatever their weight."""
 NORMS: tuple[Norm, ...] = ("linf", "l2")
 """B039's images: score 0.08 and 0.8; a budget of 0.05 moves the score by 0.2 (linf) or 0.1 (l2)."""
 IMAGES = torch.tensor([0.52, 0.70]).view(2, 1, 1, 1).expand(2, 1, 2, 2).contiguous()
@@ -36,11 +55,11 @@ def draws(count: int) -> Draws:
 
 
 def test_every_attack_has_a_row_in_this_table() -> None:
-    assert set(SETTINGS) == set(ATTACKS)
+    assert set(SETTINGS) == set(EVERY)
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("classes", [2, 3, 4])
 def test_linear_model_with_a_known_answer(two_class: nn.Module, name: str, norm: Norm, classes: int) -> None:
     """B039: one image is in reach, the other is not; also with a third and fourth class far away."""
@@ -49,7 +68,7 @@ def test_linear_model_with_a_known_answer(two_class: nn.Module, name: str, norm:
         logits: Tensor = two_class(images)
         return torch.cat([logits, logits.new_full((len(logits), classes - 2), -9.0)], dim=1)
 
-    attempt = ATTACKS[name](Model(network), IMAGES, LABELS, replace(SETTINGS[name], norm=norm), draws(2))
+    attempt = EVERY[name](Model(network), IMAGES, LABELS, replace(SETTINGS[name], norm=norm), draws(2))
     assert two_class(attempt.images).argmax(1).tolist() == [1, 0]
     assert attempt.blind.tolist() == [False, False]
 
@@ -60,7 +79,7 @@ def test_linear_model_with_a_known_answer(two_class: nn.Module, name: str, norm:
     eps=st.sampled_from([0.02, 0.1]),
     loss=st.sampled_from(["cross-entropy", "margin"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_linear_models_are_broken_exactly_where_arithmetic_says(
     seed: int, norm: Norm, eps: float, loss: LossName
 ) -> None:
@@ -68,7 +87,7 @@ def test_linear_models_are_broken_exactly_where_arithmetic_says(
     generator = np.random.default_rng(seed)
     weights = torch.from_numpy(generator.normal(0, 1, 12).astype(np.float32))
     images = torch.from_numpy(generator.uniform(0.3, 0.7, (32, 3, 2, 2)).astype(np.float32))
-    middle = (images.flatten(1) @ weights).median()
+    middle = float(np.median(images.flatten(1) @ weights))  # between two images, on none
 
     def network(batch: Tensor) -> Tensor:
         score = batch.flatten(1) @ weights - middle
@@ -76,18 +95,18 @@ def test_linear_models_are_broken_exactly_where_arithmetic_says(
 
     scores = network(images)[:, 0].abs().double()
     reach = eps * float(weights.abs().sum() if norm == "linf" else weights.norm())
-    clear = (scores - reach).abs() > 1e-3 * reach
     labels = network(images).argmax(1)
     for name, parameters in SETTINGS.items():
-        attempt = ATTACKS[name](
+        attempt = EVERY[name](
             Model(network), images, labels, replace(parameters, norm=norm, eps=eps, loss=loss), draws(32)
         )
         broken = network(attempt.images).argmax(1) != labels
-        assert torch.equal(broken[clear], (scores < reach)[clear]), name
+        assert not broken[scores > 1.001 * reach].any(), name
+        assert broken[scores < REACH.get((name, norm), 0.999) * reach].all(), name
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("eps", [0.0, 1 / 255, 0.3])
 def test_budget_and_range_hold(standard_net: nn.Module, name: str, norm: Norm, eps: float) -> None:
     """B040: images of all 0, all 1 and random pixels; budget 0 gives the images back, exactly."""
@@ -96,7 +115,7 @@ def test_budget_and_range_hold(standard_net: nn.Module, name: str, norm: Norm, e
     images[0], images[1] = 0, 1
     labels = standard_net(images).argmax(1)
     parameters = replace(SETTINGS[name], norm=norm, eps=eps)
-    attempt = ATTACKS[name](Model(standard_net), images, labels, parameters, draws(6))
+    attempt = EVERY[name](Model(standard_net), images, labels, parameters, draws(6))
     assert attempt.images.shape == images.shape
     assert inside(attempt.images, images, norm, eps).all()
     if eps == 0:
@@ -104,14 +123,14 @@ def test_budget_and_range_hold(standard_net: nn.Module, name: str, norm: Norm, e
         assert torch.equal(standard_net(attempt.images).argmax(1), labels)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", EVERY)
 def test_no_trace_is_left(digits_test: Labelled, standard_net: nn.Module, name: str) -> None:
     """B045: parameters, buffers, images, labels, global randomness and grad mode are as before."""
     images, labels = torch.from_numpy(digits_test[0][:20]), torch.from_numpy(digits_test[1][:20])
     before = (images.clone(), labels.clone(), copy.deepcopy(standard_net.state_dict()))
     state = torch.get_rng_state()
     numpy_state = repr(np.random.get_state())  # noqa: NPY002  # the global generator is what must not move
-    ATTACKS[name](Model(standard_net), images, labels, replace(SETTINGS[name], eps=0.1), draws(20))
+    EVERY[name](Model(standard_net), images, labels, replace(SETTINGS[name], eps=0.1), draws(20))
     assert torch.equal(images, before[0])
     assert torch.equal(labels, before[1])
     after = standard_net.state_dict()
@@ -121,17 +140,17 @@ def test_no_trace_is_left(digits_test: Labelled, standard_net: nn.Module, name: 
     assert torch.is_grad_enabled()
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", EVERY)
 def test_called_where_gradients_are_off(two_class: nn.Module, name: str) -> None:
     """B046: no_grad, inference_mode on tensors made there, frozen parameters: the same answer."""
     two_class.requires_grad_(requires_grad=False)
     for mode in (torch.no_grad(), torch.inference_mode()):
         with mode:
-            attempt = ATTACKS[name](Model(two_class), IMAGES * 1, LABELS * 1, SETTINGS[name], draws(2))
+            attempt = EVERY[name](Model(two_class), IMAGES * 1, LABELS * 1, SETTINGS[name], draws(2))
             assert two_class(attempt.images).argmax(1).tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_model_without_gradient_is_marked(two_class: nn.Module, name: str) -> None:
     """B046: a forward pass that rounds its input has no gradient to follow."""
 
@@ -139,11 +158,11 @@ def test_a_model_without_gradient_is_marked(two_class: nn.Module, name: str) -> 
         logits: Tensor = two_class((images * 255).round() / 255)
         return logits
 
-    attempt = ATTACKS[name](Model(rounding), IMAGES, LABELS, SETTINGS[name], draws(2))
-    assert attempt.blind.tolist() == [True, True]
+    attempt = EVERY[name](Model(rounding), IMAGES, LABELS, SETTINGS[name], draws(2))
+    assert attempt.blind.tolist() == [name != "square"] * 2
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("norm", NORMS)
 def test_an_image_meets_the_same_fate_in_any_company(
     digits_test: Labelled, standard_net: nn.Module, name: str, norm: Norm
@@ -151,9 +170,9 @@ def test_an_image_meets_the_same_fate_in_any_company(
     """Order, neighbours and batch size change neither the image found nor the mark."""
     images, labels = torch.from_numpy(digits_test[0][:40]), torch.from_numpy(digits_test[1][:40])
     parameters = replace(SETTINGS[name], norm=norm, eps=0.15 if norm == "linf" else 0.6, restarts=2)
-    whole = ATTACKS[name](Model(standard_net), images, labels, parameters, draws(40))
+    whole = EVERY[name](Model(standard_net), images, labels, parameters, draws(40))
     rows = torch.tensor([31, 7, 8, 30])
     ids = Draws("0" * 64, tuple(f"image-{row}" for row in rows.tolist()), "test")
-    part = ATTACKS[name](Model(standard_net, batch_size=1), images[rows], labels[rows], parameters, ids)
+    part = EVERY[name](Model(standard_net, batch_size=1), images[rows], labels[rows], parameters, ids)
     assert torch.equal(part.images, whole.images[rows])
     assert torch.equal(part.blind, whole.blind[rows])

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robustboard.benchmarks.attacks import ATTACKS, AttackParameters, Model
-from robustboard.benchmarks.attacks.pgd import random_start
-from robustboard.benchmarks.seeds import Draws, sample_generator
+from robustboard.benchmarks.seeds import Draws
 
 Labelled = tuple[NDArray[np.float32], NDArray[np.int64]]
 STEPS = 40
@@ -107,20 +106,6 @@ def test_a_broken_image_leaves_at_once(two_class: nn.Module) -> None:
     attempt = ATTACKS["pgd"](model, images, torch.tensor([0, 0]), parameters, Draws("", ("a", "b"), ""))
     assert model.gradient_rows == 2 + 2 + 8
     assert torch.allclose(attempt.images[0], torch.tensor(0.495))
-
-
-def test_random_starts_are_uniform_in_the_budget() -> None:
-    """Linf: variance eps^2 / 3 a pixel. L2 in d dimensions: mean radius eps * d / (d + 1)."""
-    images = torch.full((400, 1, 4, 4), 0.5)
-    generators = [sample_generator("k", str(row), "p") for row in range(400)]
-    linf = random_start(images, "linf", 0.1, generators) - images
-    assert linf.abs().max() <= 0.1 + 1e-6
-    assert float(linf.var()) == pytest.approx(0.01 / 3, rel=0.03)
-    l2 = (random_start(images, "l2", 0.1, generators) - images).flatten(1)
-    radius = l2.norm(dim=1)
-    assert radius.max() <= 0.1 + 1e-6
-    assert float(radius.mean()) == pytest.approx(0.1 * 16 / 17, rel=0.01)
-    assert l2.mean(0).abs().max() < 0.01
 
 
 def test_margin_loss_breaks_where_cross_entropy_is_saturated(
