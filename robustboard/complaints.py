@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import compress
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -82,26 +83,27 @@ def empty_values(node: Node, name: str, path: tuple[str, ...] = ()) -> Iterator[
         yield from empty_values(item, name, (*path, key))
 
 
-def complaints(error: ValidationError, node: MappingNode, model: type[BaseModel], name: str) -> list[Problem]:
-    """One problem a fault, in no particular order."""
-    return [_complaint(item, node, model, name) for item in error.errors(include_url=False) if _counts(item)]
+def complaints(
+    error: ValidationError, node: MappingNode, model: type[BaseModel], name: str, count: int
+) -> list[Problem]:
+    """One problem a fault, in line order.
+
+    Only the first `count` have a message: finding what a stranger may have meant takes time.
+    """
+    items = [item for item in error.errors(include_url=False) if _counts(item)]
+    placed = [
+        (*locate(node, place.path), number, place) for number, place in enumerate(_places(items, model))
+    ]
+    placed.sort(key=lambda found: found[:3])
+    return [
+        Problem(name, line, field, _message(items[number], place) if rank < count else str(number))
+        for rank, (line, field, number, place) in enumerate(placed)
+    ]
 
 
 def _counts(item: ErrorDetails) -> bool:
     """Whether an error is one of its own: a list is also called short when its items are at fault."""
     return item["type"] != "too_short" or len(item["input"]) < item["ctx"]["min_length"]
-
-
-def _complaint(item: ErrorDetails, node: MappingNode, model: type[BaseModel], name: str) -> Problem:
-    place = _walk(model, item["loc"])
-    context: Mapping[str, Any] = item.get("ctx", {})
-    field = context.get("field") if item["type"] == "expected" else None
-    if item["type"].startswith("union_tag"):
-        field = str(context["discriminator"]).strip("'")
-    inner = field.split(".") if field is not None else []
-    path = (*place.path, *(int(part) if part.isdecimal() else part for part in inner))
-    line, dotted = locate(node, path)
-    return Problem(name, line, dotted, _message(item, context, place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +114,42 @@ class _Place:
     around: object
 
 
-def _walk(model: type[BaseModel], location: Location) -> _Place:
-    """Follow pydantic's location through the types, leaving out what is no key: tags, `[key]`.
+def _places(items: list[ErrorDetails], model: type[BaseModel]) -> Iterator[_Place]:
+    """Where each error lies; a validator may have named a field inside the value that it refused."""
+    routes: dict[Location, tuple[tuple[bool, ...], object]] = {}
+    for item in items:
+        # Items of one list lie alike: a hundred errors in it take one walk through the types.
+        shape = tuple(0 if isinstance(part, int) else part for part in item["loc"])
+        if shape not in routes:
+            routes[shape] = _walk(model, shape)
+        kept, around = routes[shape]
+        context: Mapping[str, Any] = item.get("ctx", {})
+        field = context.get("field", "") if item["type"] == "expected" else ""
+        if item["type"].startswith("union_tag"):
+            field = str(context["discriminator"]).strip("'")
+        inner = [int(part) if part.isdecimal() else part for part in field.split(".") if part]
+        yield _Place((*compress(item["loc"], kept), *inner), around)
 
-    Only the types can tell a union's tag from a key of the same name.
+
+def _walk(model: type[BaseModel], location: Location) -> tuple[tuple[bool, ...], object]:
+    """Which parts of pydantic's location are keys or list places, and the model around the last one.
+
+    The others are tags of unions and `[key]`. Only the types can tell a tag from a key of the same name.
     """
-    path: list[int | str] = []
+    kept: list[bool] = []
     current: object = model
     around: object = model
     for part in location:
         current = _bare(current)
-        if part == "[key]":
-            continue
         members = _members(current)
-        if len(members) > 1 and part in _tags(members):
-            current = around = _tags(members)[str(part)]
-            continue
-        path.append(part)
-        around = members[0] if len(members) == 1 else around
-        current = _inside(current, part)
-    return _Place(tuple(path), around)
+        tags = _tags(members) if len(members) > 1 else {}
+        kept.append(part != "[key]" and part not in tags)
+        if part in tags:
+            current = around = tags[str(part)]
+        elif kept[-1]:
+            around = members[0] if len(members) == 1 else around
+            current = _inside(current, part)
+    return tuple(kept), around
 
 
 def _bare(annotation: object) -> object:
@@ -181,8 +199,9 @@ def _inside(annotation: object, part: int | str) -> object:
     return None
 
 
-def _message(item: ErrorDetails, context: Mapping[str, Any], place: _Place) -> str:
+def _message(item: ErrorDetails, place: _Place) -> str:
     kind, value = item["type"], item["input"]
+    context: Mapping[str, Any] = item.get("ctx", {})
     if kind == "expected":
         got = context.get("got", value)
         near = suggestion(got, context["near"]) if isinstance(got, str) and "near" in context else ""

@@ -25,6 +25,7 @@ MAX_PARTS = 8
 MAX_REPO = 96
 MAX_SEED = 2**32 - 1
 MAX_COUNT = 10**9
+MAX_PIXELS = 4096
 
 _FRACTION = re.compile(r"[0-9]{1,12}/[0-9]{1,12}")
 _DECIMAL = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?")
@@ -284,6 +285,7 @@ def _argument(value: object) -> object:
 _COUNT_RULE = f"a whole number from 1 to {MAX_COUNT}"
 _INDEX_RULE = f"a whole number from 0 to {MAX_COUNT}"
 _SEED_RULE = f"a whole number from 0 to {MAX_SEED}"
+_PIXELS_RULE = f"a whole number from 1 to {MAX_PIXELS}"
 _WHOLE_RULE = "a whole number in plain digits"
 _HOST = r"(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}"
 
@@ -301,6 +303,10 @@ Count = Annotated[
 Index = Annotated[
     int, BeforeValidator(_whole(0, MAX_COUNT, _INDEX_RULE)), _shape("integer", _INDEX_RULE, minimum=0)
 ]
+Pixels = Annotated[
+    int, BeforeValidator(_whole(1, MAX_PIXELS, _PIXELS_RULE)), _shape("integer", _PIXELS_RULE, minimum=1)
+]
+"""Height and width of an image."""
 Seed = Annotated[
     int, BeforeValidator(_whole(0, MAX_SEED, _SEED_RULE)), _shape("integer", _SEED_RULE, minimum=0)
 ]

@@ -59,7 +59,7 @@ def build(node: Mapping, model: type[M], name: str, identity: str | None = None)
     try:
         entry = model.model_validate(data)
     except ValidationError as error:
-        found = complaints(error, node, model, name)
+        found = complaints(error, node, model, name, MAX_PROBLEMS)
         problems.extend(problem for problem in found if (problem.line, problem.field) not in blank)
     else:
         if not problems:

@@ -22,6 +22,7 @@ from robustboard.fields import (
     Name,
     NotNegative,
     Number,
+    Pixels,
     Positive,
     Prose,
     RelativePath,
@@ -136,7 +137,7 @@ class Architecture(Frozen):
 class InputSpec(Frozen):
     """Everything between a dataset's [0, 1] pixels and the network."""
 
-    size: Count
+    size: Pixels
     """Height and width in pixels of the network's input."""
     crop: Share = Fraction(1)
     """Share of the shorter side kept by the centre crop; 7/8 means resize 256, crop 224."""
@@ -306,7 +307,7 @@ class DatasetEntry(Frozen):
     """The label file of the classes that occur, in its order; absent: all classes."""
     size: Count
     """Number of images."""
-    native_size: Count | None = None
+    native_size: Pixels | None = None
     """Height and width of a fixed-size set: perturbations live at this resolution. Absent: images vary,
     and perturbations live at the model's input resolution."""
     channels: Channels = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TypeVar
 
 from robustboard.errors import Problem, echo, suggestion
@@ -15,6 +16,7 @@ from robustboard.registry.entries import (
 )
 from robustboard.registry.folders import Folder, Found
 from robustboard.registry.names import skeleton
+from robustboard.yamls import MAX_PROBLEMS
 
 E = TypeVar("E", ModelEntry, DatasetEntry, LabelSpace | ClassSubset)
 Labels = Folder[LabelSpace | ClassSubset]
@@ -23,14 +25,14 @@ Labels = Folder[LabelSpace | ClassSubset]
 def cross_check(
     models: Folder[ModelEntry], datasets: Folder[DatasetEntry], labels: Labels
 ) -> Iterator[Problem]:
-    """All faults that show only when entries are read together."""
+    """Faults that show only when entries are read together, at most 20 a file."""
     for subset in labels.entries.values():
         if isinstance(subset.entry, ClassSubset):
-            yield from _check_subset(subset, subset.entry, labels)
+            yield from islice(_check_subset(subset, subset.entry, labels), MAX_PROBLEMS)
     for dataset in datasets.entries.values():
-        yield from _check_dataset(dataset, datasets, labels)
+        yield from islice(_check_dataset(dataset, datasets, labels), MAX_PROBLEMS)
     for model in models.entries.values():
-        yield from _check_model(model, datasets, labels)
+        yield from islice(_check_model(model, datasets, labels), MAX_PROBLEMS)
     yield from _check_names(models)
     yield from _check_names(datasets)
     yield from _check_names(labels)

@@ -203,6 +203,14 @@ def test_a_reference_to_a_broken_entry_is_no_second_fault(plant: Plant) -> None:
     ]
 
 
+def test_a_list_of_wrong_classes_is_told_in_twenty_lines(plant: Plant) -> None:
+    """A guess at what was meant takes time; a file may not ask for thousands of them."""
+    wrong = "".join(f"  - class-{number}\n" for number in range(5_000))
+    text = (plant.root / "registry/labels/round.yaml").read_text()
+    plant.write("registry/labels/round.yaml", text[: text.index("  - ")] + wrong)
+    assert len(problems(plant)) == 20
+
+
 def test_an_absent_registry_is_an_error(plant: Plant) -> None:
     empty = Workspace(plant.root / "elsewhere", plant.root)
     with pytest.raises(WorkspaceError, match="registry: expected a folder, found none"):

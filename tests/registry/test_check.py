@@ -34,7 +34,7 @@ def test_lines_are_sorted_by_file_and_line(plant: Plant) -> None:
         "registry/datasets/x.txt:1: expected files named ID.yaml here, got 'x.txt'",
         "registry/lock.yaml:1: model/gone: expected an entry of that id, got none: take the line out",
         f"registry/models/net.yaml:6: {loader}",
-        "registry/models/net.yaml:11: input.size: expected a whole number from 1 to 1000000000, got 'big'",
+        "registry/models/net.yaml:11: input.size: expected a whole number from 1 to 4096, got 'big'",
     ]
 
 

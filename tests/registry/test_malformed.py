@@ -123,6 +123,28 @@ def test_every_malformed_document_is_refused_in_one_line_and_no_time(sound: Mapp
         assert seconds < LIMIT, (what, seconds)
 
 
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.parametrize(
+    ("kind", "document"),
+    [
+        ("model", "".join(f"unknown_key_of_some_length_{n}: x\n" for n in range(900))),
+        ("model", "training:\n  datasets:\n" + "".join(f"    - ' x{n}'\n" for n in range(900))),
+        ("model", "training:\n  overlap:\n" + "".join(f"    a{n}: maybe\n" for n in range(900))),
+        ("dataset", "mirrors:\n" + "  - {kind: hub, repo: x}\n" * 200),
+        ("protocol", "procedure:\n  kind: attack\n  settings:\n" + "    - {budgets: [x, y]}\n" * 300),
+        ("labels", "classes:\n" + "".join(f"  a{n}: ' x'\n" for n in range(900))),
+    ],
+)
+def test_hundreds_of_faults_in_one_file_take_no_longer(
+    sound: Mapping[str, Sound], kind: str, document: str
+) -> None:
+    """At most 20 lines a file, and no time spent on guesses for the rest."""
+    problems, seconds = sound[kind].timed(document)
+    assert len(problems) == 20
+    assert seconds < 2 * LIMIT
+    assert "the rest is not shown" in str(problems)
+
+
 @pytest.mark.parametrize(
     ("document", "said"),
     [
