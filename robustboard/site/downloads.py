@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from robustboard import jsons
 from robustboard.leaderboard.board import Board, CellView, Measured
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.keys import Cell
@@ -113,11 +113,23 @@ def leaderboard_csv(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def leaderboard_json(found: Sequence[Mapping[str, Any]], boards: Mapping[str, Board]) -> str:
-    """data/leaderboard.json: the same records, and the boards with their ranks."""
-    value = {
-        "format": "robustboard.leaderboard/1",
-        "columns": dict(COLUMNS),
-        "scores": list(found),
-        "boards": [board.as_data() for board in boards.values()],
+    """data/leaderboard.json: the same records, and the boards with their ranks; a line for each.
+
+    Strict JSON with sorted keys, so that two builds differ only where a number does.
+    """
+    parts = {
+        "boards": [_line(board.as_data()) for board in boards.values()],
+        "columns": _line(dict(COLUMNS)),
+        "format": _line("robustboard.leaderboard/1"),
+        "scores": [_line(record) for record in found],
     }
-    return jsons.canonical(value).decode("ascii")
+    lists = {
+        name: part if isinstance(part, str) else "[\n" + ",\n".join(part) + "\n]"
+        for name, part in parts.items()
+    }
+    return "{\n" + ",\n".join(f'"{name}": {text}' for name, text in lists.items()) + "\n}\n"
+
+
+def _line(value: object) -> str:
+    """Compact JSON; ValueError for numbers that JSON does not know."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
