@@ -10,6 +10,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -70,16 +71,15 @@ def _field_docs(model: type[BaseModel]) -> dict[str, str]:
     found: dict[str, str] = {}
     for owner in reversed(model.__mro__):
         if issubclass(owner, BaseModel) and owner.__module__ in sys.modules:
-            found.update(_class_docs(owner))
+            found.update(_module_docs(owner.__module__).get(owner.__name__, {}))
     return found
 
 
-def _class_docs(owner: type[BaseModel]) -> dict[str, str]:
-    tree = ast.parse(inspect.getsource(sys.modules[owner.__module__]))
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and node.name == owner.__name__:
-            return dict(_pairs(node.body))
-    return {}
+@cache
+def _module_docs(module: str) -> Mapping[str, Mapping[str, str]]:
+    """Class → field → the string below the field, for the classes of a module."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: dict(_pairs(node.body)) for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def _pairs(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -107,9 +108,10 @@ def test_the_digits_are_hashed_unpacked_and_without_a_version(plant: Plant) -> N
     locked = resolve(plant, "  kind: sklearn-digits\n  start: 0\n  stop: 5\n")
     assert locked is not None
     assert locked.version is None
-    import sklearn.datasets
-
-    path = Path(sklearn.datasets.__file__).parent / "data" / "digits.csv.gz"
+    spec = importlib.util.find_spec("sklearn")
+    assert spec is not None
+    assert spec.origin is not None
+    path = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
     assert locked.files[0].sha256 == sha(gzip.decompress(path.read_bytes()))
 
 
