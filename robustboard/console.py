@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from robustboard import jsons
-
 
 def say(text: str) -> None:
     """One message for people, on stderr."""
@@ -20,6 +18,8 @@ def out(text: str) -> None:
 
 def out_json(value: object) -> None:
     """The command's answer as canonical JSON on stdout."""
+    from robustboard import jsons  # noqa: PLC0415 - imports pydantic, which --help does without
+
     out(jsons.canonical(value).decode("ascii").rstrip("\n"))
 
 
