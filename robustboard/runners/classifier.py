@@ -31,6 +31,7 @@ class Preprocess(nn.Module):
     std: Tensor
 
     def __init__(self, spec: InputSpec) -> None:
+        """Take an entry's input spec."""
         super().__init__()
         self.spec = spec
         self.outside = spec.normalization == "outside"
@@ -92,6 +93,7 @@ class Classifier(nn.Module):
     """
 
     def __init__(self, network: nn.Module, spec: InputSpec, classes: int) -> None:
+        """Freeze the network for good: eval mode, no gradients for its parameters."""
         super().__init__()
         self.preprocess = Preprocess(spec)
         self.network = network
@@ -128,7 +130,7 @@ class Classifier(nn.Module):
         return logits
 
 
-def _logits(output: Any) -> Tensor:
+def _logits(output: Any) -> Tensor:  # noqa: ANN401 - whatever a network returns
     """The logits in what a network returned: a tensor, a tuple's first, a dict's or object's `logits`."""
     found = output
     if isinstance(output, dict):

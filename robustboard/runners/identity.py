@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
 
 from robustboard import jsons
-from robustboard.errors import CellError, LockError
+from robustboard.errors import CellError, LockError, StoreError
 from robustboard.registry.entries import (
     ClassSubset,
     DatasetEntry,
@@ -17,11 +18,9 @@ from robustboard.registry.entries import (
     ModelEntry,
     TrainedWeights,
 )
+from robustboard.registry.lock import Lock
 from robustboard.workspace import Workspace
 from robustboard.yamls import Frozen
-
-if TYPE_CHECKING:
-    from robustboard.registry.lock import Lock
 
 TRAINING_VERSION = 1
 """Raised by hand when training changes in a way that yields other weights."""
@@ -101,7 +100,10 @@ def read_sidecar(entry: ModelEntry, workspace: Workspace) -> Sidecar | None:
     if not path.is_file() or not weights.is_file():
         return None
     name = workspace.show(path)
-    return Sidecar.model_validate(jsons.strict(path.read_bytes(), name))
+    try:
+        return Sidecar.model_validate(jsons.strict(path.read_bytes(), name))
+    except ValidationError as error:
+        raise StoreError(f"{name}: damaged: delete it to train again") from error
 
 
 def locked(entry: ModelEntry, lock: Lock) -> LockedEntry:
@@ -110,7 +112,7 @@ def locked(entry: ModelEntry, lock: Lock) -> LockedEntry:
     Raises CellError (unlocked) with the command that mends it.
     """
     try:
-        found = lock.require("model", entry.id)
+        found = lock.pin(entry)
     except LockError as error:
         raise CellError("unlocked", str(error)) from error
     if not found.files:

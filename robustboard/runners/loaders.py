@@ -15,6 +15,7 @@ from robustboard.runners.classifier import Classifier
 from robustboard.runners.networks import build_network
 from robustboard.runners.tensors import State, read_state
 from robustboard.runners.weights import Weights
+from robustboard.runners.zeroshot import load_open_clip
 
 Loader = Callable[[ModelEntry, LabelSpace, Weights], Classifier]
 
@@ -120,4 +121,4 @@ def _plugin(name: str, *, allowed: bool) -> Loader:
     return loader
 
 
-LOADERS: dict[str, Loader] = {"timm": load_timm}
+LOADERS: dict[str, Loader] = {"timm": load_timm, "open_clip": load_open_clip}

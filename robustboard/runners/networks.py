@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import timm
 from torch import nn
 
@@ -38,13 +40,14 @@ def build_network(entry: ModelEntry, classes: int) -> nn.Module:
     taken = sorted(_OWN & set(entry.architecture.arguments))
     if taken:
         raise CellError("load", f"architecture.arguments: {', '.join(taken)} may not be set by an entry")
+    arguments: dict[str, Any] = dict(entry.architecture.arguments)
     try:
         network = timm.create_model(
             name,
             pretrained=False,
             num_classes=classes,
             in_chans=entry.input.channels,
-            **entry.architecture.arguments,
+            **arguments,
         )
     except (TypeError, ValueError, AssertionError, KeyError, RuntimeError) as error:
         raise CellError("load", f"timm cannot build {name}: {type(error).__name__}: {error}") from error

@@ -75,7 +75,7 @@ def _read_safetensors(path: Path) -> State:
         with safe_open(path, framework="pt", device="cpu") as file:
             return {name: file.get_tensor(name) for name in file.offset_keys()}
     except (SafetensorError, OSError, ValueError) as error:
-        raise CellError("load", f"{path.name} is damaged or cut short: {_first_line(error)}") from error
+        raise CellError("load", f"{path.name} is damaged or cut short: {first_line(error)}") from error
 
 
 def _check_header(path: Path) -> None:
@@ -89,7 +89,7 @@ def _check_header(path: Path) -> None:
         jsons.strict(header, path.name)
     except StoreError as error:
         raise CellError(
-            "load", f"{path.name} is damaged: its header is wrong: {_first_line(error)}"
+            "load", f"{path.name} is damaged: its header is wrong: {first_line(error)}"
         ) from error
 
 
@@ -106,7 +106,7 @@ def _read_pickle(path: Path) -> State:
         zipfile.BadZipFile,
     ) as error:
         raise CellError(
-            "load", f"{path.name} is damaged, or holds more than tensors: {_first_line(error)}"
+            "load", f"{path.name} is damaged, or holds more than tensors: {first_line(error)}"
         ) from error
     if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
         content = content["state_dict"]
@@ -115,6 +115,7 @@ def _read_pickle(path: Path) -> State:
     return dict(content)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, at most 160 characters, or its name where it has none."""
     lines = str(error).strip().splitlines()
     return lines[0][:160] if lines else type(error).__name__

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +22,14 @@ from torch.nn import functional
 
 from robustboard import durable, jsons
 from robustboard.errors import CellError
+from robustboard.registry.catalog import load_catalog
 from robustboard.registry.entries import FgsmTraining, ModelEntry, TrainedWeights
+from robustboard.registry.lock import Lock
 from robustboard.runners import identity
 from robustboard.runners.classifier import Classifier, Preprocess
 from robustboard.runners.networks import build_network
+from robustboard.runners.samples import load_samples
 from robustboard.workspace import Workspace
-
-if TYPE_CHECKING:
-    from robustboard.registry.lock import Lock
 
 Progress = Callable[[str, float], None]
 
@@ -95,9 +94,6 @@ def train_and_save(
     The weights count as trained once the sidecar stands, so a killed training leaves nothing
     that a later run would take.
     """
-    from robustboard.registry.catalog import load_catalog  # noqa: PLC0415 - in work
-    from robustboard.runners.samples import load_samples  # noqa: PLC0415 - in work
-
     if not isinstance(entry.source, TrainedWeights):
         raise CellError("load", f"{entry.id} has no training recipe")
     catalog = load_catalog(workspace)

