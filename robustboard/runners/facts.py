@@ -7,10 +7,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 
 import torch
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
-from robustboard.errors import CellError
 from robustboard.runners.device import describe, peak_memory_bytes
 from robustboard.runners.record import Facts
 
@@ -26,25 +23,6 @@ def environment() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def parameters(network: nn.Module) -> int:
-    """Number of trainable and frozen weights, without buffers."""
-    return sum(parameter.numel() for parameter in network.parameters())
-
-
-def macs(network: nn.Module, shape: tuple[int, int, int], device: torch.device) -> int | None:
-    """Multiply-accumulates of one image of shape (c, h, w), convolutions and matrix products alone.
-
-    None where nothing was counted, as for networks whose operators the counter does not know.
-    """
-    counter = FlopCounterMode(display=False)
-    try:
-        with torch.no_grad(), counter:
-            network(torch.zeros((1, *shape), device=device))
-    except CellError:
-        return None
-    return counter.get_total_flops() // 2 or None
 
 
 def shard_facts(

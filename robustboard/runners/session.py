@@ -14,11 +14,11 @@ from robustboard.errors import CellError, StoreError, UserError
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import InputSpec, ModelEntry
 from robustboard.registry.lock import Lock
-from robustboard.runners import facts
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.device import prepare
 from robustboard.runners.keys import Cell, Keys
 from robustboard.runners.loaders import load_classifier
+from robustboard.runners.macs import macs, parameters
 from robustboard.runners.plan import passes
 from robustboard.runners.profiles import RunProfile
 from robustboard.runners.progress import Reporter, Silent
@@ -177,7 +177,7 @@ class LoadedModel:
     @cached_property
     def parameters(self) -> int:
         """Number of weights."""
-        return facts.parameters(self.classifier)
+        return parameters(self.classifier)
 
     @cached_property
     def _macs(self) -> dict[tuple[int, int, int], int | None]:
@@ -186,7 +186,7 @@ class LoadedModel:
     def macs(self, shape: tuple[int, int, int]) -> int | None:
         """Multiply-accumulates of one image of shape (c, h, w)."""
         if shape not in self._macs:
-            self._macs[shape] = facts.macs(self.classifier, shape, self.session.device)
+            self._macs[shape] = macs(self.classifier, shape, self.session.device)
         return self._macs[shape]
 
 
