@@ -60,8 +60,8 @@ class Summary:
         self.outcomes[cell] = outcome
         if outcome.state != "failed":
             clear_failure(self._workspace, cell)
-        kind = f"{outcome.kind}: " if outcome.kind else ""
-        self._reporter.finish(cell.name, f"{outcome.state} {cell.name}: {kind}{outcome.reason}")
+        said = f"{outcome.kind}; the summary says why" if outcome.kind else outcome.reason
+        self._reporter.finish(cell.name, f"{outcome.state} {cell.name}: {said}")
 
     @contextmanager
     def catching(self, cells: Iterable[Cell]) -> Iterator[None]:
