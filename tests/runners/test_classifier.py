@@ -196,6 +196,7 @@ def test_images_of_the_right_size_reach_the_network_to_the_bit() -> None:
     ("spec_normalization", "inside"), [("inside", True), ("outside", False), ("outside", True)]
 )
 def test_normalization_happens_exactly_where_the_entry_says(
+    *,
     spec_normalization: str,
     inside: bool,
     standard_net: nn.Module,
