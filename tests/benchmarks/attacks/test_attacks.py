@@ -114,7 +114,7 @@ def test_budget_and_range_hold(standard_net: nn.Module, name: str, norm: Norm, e
     images = torch.rand(6, 1, 8, 8, generator=generator)
     images[0], images[1] = 0, 1
     labels = standard_net(images).argmax(1)
-    parameters = replace(SETTINGS[name], norm=norm, eps=eps)
+    parameters = replace(SETTINGS[name], norm=norm, eps=eps, targets=3)
     attempt = EVERY[name](Model(standard_net), images, labels, parameters, draws(6))
     assert attempt.images.shape == images.shape
     assert inside(attempt.images, images, norm, eps).all()
@@ -126,11 +126,11 @@ def test_budget_and_range_hold(standard_net: nn.Module, name: str, norm: Norm, e
 @pytest.mark.parametrize("name", EVERY)
 def test_no_trace_is_left(digits_test: Labelled, standard_net: nn.Module, name: str) -> None:
     """B045: parameters, buffers, images, labels, global randomness and grad mode are as before."""
-    images, labels = torch.from_numpy(digits_test[0][:20]), torch.from_numpy(digits_test[1][:20])
+    images, labels = torch.from_numpy(digits_test[0][:10]), torch.from_numpy(digits_test[1][:10])
     before = (images.clone(), labels.clone(), copy.deepcopy(standard_net.state_dict()))
     state = torch.get_rng_state()
     numpy_state = repr(np.random.get_state())  # noqa: NPY002  # the global generator is what must not move
-    EVERY[name](Model(standard_net), images, labels, replace(SETTINGS[name], eps=0.1), draws(20))
+    EVERY[name](Model(standard_net), images, labels, replace(SETTINGS[name], eps=0.1, targets=2), draws(10))
     assert torch.equal(images, before[0])
     assert torch.equal(labels, before[1])
     after = standard_net.state_dict()
@@ -168,10 +168,11 @@ def test_an_image_meets_the_same_fate_in_any_company(
     digits_test: Labelled, standard_net: nn.Module, name: str, norm: Norm
 ) -> None:
     """Order, neighbours and batch size change neither the image found nor the mark."""
-    images, labels = torch.from_numpy(digits_test[0][:40]), torch.from_numpy(digits_test[1][:40])
-    parameters = replace(SETTINGS[name], norm=norm, eps=0.15 if norm == "linf" else 0.6, restarts=2)
-    whole = EVERY[name](Model(standard_net), images, labels, parameters, draws(40))
-    rows = torch.tensor([31, 7, 8, 30])
+    images, labels = torch.from_numpy(digits_test[0][:24]), torch.from_numpy(digits_test[1][:24])
+    parameters = replace(SETTINGS[name], norm=norm, eps=0.15 if norm == "linf" else 0.6)
+    parameters = replace(parameters, restarts=2, targets=2, queries=130)
+    whole = EVERY[name](Model(standard_net), images, labels, parameters, draws(24))
+    rows = torch.tensor([21, 7, 8, 20])
     ids = Draws("0" * 64, tuple(f"image-{row}" for row in rows.tolist()), "test")
     part = EVERY[name](Model(standard_net, batch_size=1), images[rows], labels[rows], parameters, ids)
     assert torch.equal(part.images, whole.images[rows])

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robustboard.benchmarks.attacks.losses import LOSSES, cross_entropy, margin
+from robustboard.benchmarks.attacks.losses import (
+    LOSSES,
+    cross_entropy,
+    dlr,
+    margin,
+    targeted_dlr,
+    targeted_margin,
+)
 
 
 def _logits(seed: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -52,3 +60,21 @@ def test_every_loss_treats_each_image_alone_and_leaves_logits_alone() -> None:
         assert whole.shape == (6,)
         assert torch.equal(whole[2:3], loss(logits[2:3], labels[2:3]))
     assert torch.equal(logits, before)
+
+
+def test_difference_of_logits_ratio_by_hand() -> None:
+    """Sorted logits 9, 5, 3, 1; label 5: -(5 - 9) / (9 - 3). Target 3: -(5 - 3) / (9 - (3 + 1) / 2)."""
+    logits = torch.tensor([[3.0, 9.0, 1.0, 5.0]])
+    aims = torch.tensor([[3, 0]])
+    assert dlr(logits, torch.tensor([3])).item() == pytest.approx(4 / 6)
+    assert dlr(logits, torch.tensor([1])).item() == pytest.approx(-4 / 6)
+    assert targeted_dlr(logits, aims).item() == pytest.approx(-2 / 7)
+    assert targeted_margin(logits, aims).item() == -2
+
+
+def test_difference_of_logits_ratio_ignores_scale_and_offset() -> None:
+    logits, labels = _logits(1, 6)
+    aims = torch.stack([labels, (labels + 1) % 6], dim=1)
+    for loss, second in ((dlr, labels), (targeted_dlr, aims)):
+        assert torch.allclose(loss(logits, second), loss(logits * 100 + 7, second), atol=1e-4)
+        assert torch.isfinite(loss(torch.zeros(6, 6), second)).all()
