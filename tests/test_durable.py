@@ -17,6 +17,7 @@ from robustboard import durable
 from robustboard.errors import DiskFullError, StoreError
 
 FORK = multiprocessing.get_context("fork")
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
 def names(folder: Path) -> list[str]:

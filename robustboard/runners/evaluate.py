@@ -89,7 +89,7 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
         classifier=classifier,
         classes=job.classes,
         images=samples.pixels(part),
-        labels=samples.labels[part.start : part.stop],
+        labels=samples.labels[part.start : part.stop].copy(),
         ids=samples.ids[part.start : part.stop],
         key=job.key,
         batch_size=session.profile.batch_size,

@@ -324,14 +324,16 @@ class OpenRun:
     def _check(self, index: int, table: PredictionTable) -> None:
         """Raise StoreError unless the rows are the shard's samples in order, for each condition in order."""
         part = self.plan.shards[index]
-        conditions = self.plan.conditions
         ids = list(self.ids[part.start : part.stop])
-        labels = np.tile(self.labels[part.start : part.stop], len(conditions))
-        if (
-            table.table.column("sample_id").to_pylist() != ids * len(conditions)
-            or table.table.column("condition").to_pylist() != [c for c in conditions for _ in ids]
-            or not np.array_equal(table.column("label"), labels)
-        ):
+        conditions = self.plan.conditions
+        expected = {
+            "sample_id": pa.chunked_array([ids * len(conditions)], pa.string()),
+            "condition": pa.chunked_array([[c for c in conditions for _ in ids]], pa.string()),
+            "label": pa.chunked_array(
+                [np.tile(self.labels[part.start : part.stop], len(conditions)).astype(np.int32)]
+            ),
+        }
+        if not all(table.table.column(name).equals(column) for name, column in expected.items()):
             raise StoreError(f"{shard_name(index)}: samples, labels or conditions are not the planned ones")
 
     def put(self, index: int, table: PredictionTable, facts: Facts) -> None:

@@ -25,6 +25,7 @@ from robustboard.runners.store import Store, decode, encode, merge_facts
 from tests.runners.small import FACTS, Made, files
 
 FORK = multiprocessing.get_context("fork")
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
 def folder_of(store: Store, made: Made) -> Path:
