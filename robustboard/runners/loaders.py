@@ -13,7 +13,7 @@ from robustboard.errors import CellError, UserError, echo
 from robustboard.registry.entries import LabelSpace, ModelEntry, PackageWeights
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.networks import build_network
-from robustboard.runners.tensors import State, read_state
+from robustboard.runners.tensors import State, first_line, read_state
 from robustboard.runners.weights import Weights
 from robustboard.runners.zeroshot import load_open_clip
 
@@ -45,26 +45,30 @@ def load_timm(entry: ModelEntry, space: LabelSpace, weights: Weights) -> Classif
         network = build_network(entry, classes)
     wanted = network.state_dict()
     if entry.architecture.state_map == "position":
-        stored = match_by_position(stored, wanted)
-    _check_head(network, stored, classes)
+        stored = match_by_position(stored, wanted, _heads(network))
+    _check_head(stored, _heads(network), classes)
     _check_fit(stored, wanted)
     network.load_state_dict(stored, strict=True)
     return Classifier(network, entry.input, classes)
 
 
-def match_by_position(stored: State, wanted: Mapping[str, Tensor]) -> State:
+def match_by_position(
+    stored: State, wanted: Mapping[str, Tensor], heads: frozenset[str] = frozenset()
+) -> State:
     """Stored tensors under the network's names, matched in order.
 
     Only for files in which the same tensors stand in the same order under other names: equal
-    count, and for each pair the same shape and the same last part of the name. Raises CellError.
+    count, and for each pair the same shape and the same last part of the name. The width of
+    tensors named in `heads` is left to the check of classes, which names both numbers. Raises
+    CellError (load).
     """
     if len(stored) != len(wanted):
         raise CellError("load", f"expected {len(wanted)} tensors, the file holds {len(stored)}")
     matched: State = {}
     for (name, tensor), (target, place) in zip(stored.items(), wanted.items(), strict=True):
         same_part = name.rsplit(".", 1)[-1] == target.rsplit(".", 1)[-1]
-        # A head of another width is left to the class check, which names both numbers.
-        if not same_part or (tensor.shape[1:] != place.shape[1:] or tensor.ndim != place.ndim):
+        skipped = 1 if target in heads else 0
+        if not same_part or tensor.ndim != place.ndim or tensor.shape[skipped:] != place.shape[skipped:]:
             raise CellError(
                 "load",
                 f"tensor {echo(name)} {tuple(tensor.shape)} does not match {target} {tuple(place.shape)}",
@@ -73,18 +77,22 @@ def match_by_position(stored: State, wanted: Mapping[str, Tensor]) -> State:
     return matched
 
 
-def _check_head(network: nn.Module, stored: State, classes: int) -> None:
-    """Raise CellError (class-count) when a stored head has another width than the label space."""
+def _heads(network: nn.Module) -> frozenset[str]:
+    """Names of the tensors whose first axis is the classes, as timm knows them."""
     config: Any = getattr(network, "default_cfg", None) or {}
     heads = config.get("classifier") or ()
-    for head in [heads] if isinstance(heads, str) else heads:
-        for kind in ("weight", "bias"):
-            tensor = stored.get(f"{head}.{kind}")
-            if tensor is not None and tensor.shape[0] != classes:
-                raise CellError(
-                    "class-count",
-                    f"the weights have a head of {tensor.shape[0]} classes, the label space has {classes}",
-                )
+    names = [heads] if isinstance(heads, str) else list(heads)
+    return frozenset(f"{name}.{part}" for name in names for part in ("weight", "bias"))
+
+
+def _check_head(stored: State, heads: frozenset[str], classes: int) -> None:
+    """Raise CellError (class-count) when a stored head has another width than the label space."""
+    for name in sorted(heads & stored.keys()):
+        width = stored[name].shape[0] if stored[name].ndim else 0
+        if width != classes:
+            raise CellError(
+                "class-count", f"the weights have a head of {width} classes, the label space has {classes}"
+            )
 
 
 def _check_fit(stored: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
@@ -117,7 +125,12 @@ def _plugin(name: str, *, allowed: bool) -> Loader:
     if name not in found:
         known = ", ".join(sorted(found)) or "none is installed"
         raise CellError("load", f"no installed distribution offers the loader {echo(name)} (known: {known})")
-    loader: Loader = found[name].load()
+    try:
+        loader: Loader = found[name].load()
+    except (ImportError, AttributeError) as error:
+        raise CellError(
+            "load", f"plugin:{name} cannot be loaded: {type(error).__name__}: {first_line(error)}"
+        ) from error
     return loader
 
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from robustboard.errors import CellError, echo, suggestion
 from robustboard.registry.entries import ModelEntry
+from robustboard.runners.tensors import first_line
 
 _OWN = frozenset(
     {
@@ -50,7 +51,9 @@ def build_network(entry: ModelEntry, classes: int) -> nn.Module:
             **arguments,
         )
     except (TypeError, ValueError, AssertionError, KeyError, RuntimeError) as error:
-        raise CellError("load", f"timm cannot build {name}: {type(error).__name__}: {error}") from error
+        raise CellError(
+            "load", f"timm cannot build {name}: {type(error).__name__}: {first_line(error)}"
+        ) from error
     if not isinstance(network, nn.Module):
         raise CellError("load", f"timm built no network for {name}")
     return network
