@@ -13,16 +13,9 @@ from robustboard.leaderboard.board import Board, Measured
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.reported import Reported, canonical
 from robustboard.site import downloads, published
-from robustboard.site.standings import (
-    Budgets,
-    ModelStandings,
-    ShownBoard,
-    benchmark_tables,
-    model_standings,
-    settings_of,
-    show_board,
-    spread,
-)
+from robustboard.site.benchmarks import Budgets, benchmark_tables, settings_of
+from robustboard.site.boards import ShownBoard, show_board
+from robustboard.site.models import ModelStandings, model_standings, spread
 
 PREVIEW_ROWS = 8
 """Rows of each board on the front page."""
@@ -137,8 +130,8 @@ def _models(site: SiteInput, pages: _Pages) -> None:
     pages.add(
         "m/index.html",
         "models.html.j2",
-        measured=[found for found in all_standings if found.measured],
-        waiting=[found for found in all_standings if not found.measured],
+        measured=[found for found in all_standings if found.results],
+        waiting=[found for found in all_standings if not found.results],
     )
 
 

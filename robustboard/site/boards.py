@@ -1,0 +1,149 @@
+"""What pages say of one board: values for templates, no markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from robustboard.benchmarks.entries import BenchmarkEntry
+from robustboard.leaderboard.board import Board, CellView, Row
+from robustboard.leaderboard.entries import Column
+from robustboard.leaderboard.statistics import shades
+from robustboard.site import numerals
+from robustboard.site.charts import LineChart, Series, line_chart
+from robustboard.site.curves import BUDGET_AXIS, curves
+
+HEAT_STEPS = 7
+MAX_NAMED = 6
+"""Models that the sentence on the first place names."""
+CURVE_MODELS = 6
+"""Lines that a chart of several models can carry and still be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCell:
+    """A cell of a board with its shade."""
+
+    view: CellView
+    shade: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRow:
+    """A row of a board with its cells as shown."""
+
+    row: Row
+    cells: tuple[ShownCell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A heading over neighbouring columns."""
+
+    title: str | None
+    span: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShownBoard:
+    """A board with all that its page says."""
+
+    board: Board
+    rows: tuple[ShownRow, ...]
+    groups: tuple[Group, ...]
+    first: FirstPlace
+    reasons: tuple[str, ...]
+    """Why cells have no number or an odd one, a line each."""
+    curve: LineChart | None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPlace:
+    """Who stands first, for a sentence."""
+
+    rows: tuple[Row, ...]
+    """The models to name; all that share the place, or the first few of them."""
+    others: int
+    """How many more share it."""
+    ranked: int
+    column: str
+
+    @property
+    def text(self) -> str:
+        """The sentence without links."""
+        if not self.rows:
+            return "No model is ranked here yet."
+        names = [row.name for row in self.rows]
+        if self.ranked == 1:
+            return f"{names[0]} is the only ranked model."
+        if len(names) == 1:
+            return f"{names[0]} is first by {self.column}: no other model's interval reaches it."
+        shown = [*names, numerals.plural(self.others, "other")] if self.others else names
+        return f"{numerals.listed(shown)} share first place by {self.column}: they cannot be told apart."
+
+
+def first_place(board: Board, column: str | None = None) -> FirstPlace:
+    """Who shares the first place of a board; `column` renames the column that orders it."""
+    leaders = board.leaders
+    shown = leaders if len(leaders) <= MAX_NAMED else leaders[: MAX_NAMED - 1]
+    title = column or board.entry.order_column.title
+    return FirstPlace(shown, len(leaders) - len(shown), len(board.ranked), title)
+
+
+def show_board(board: Board, benchmarks: Mapping[str, BenchmarkEntry]) -> ShownBoard:
+    """Shades, headings and sentences of a board."""
+    columns = []
+    for place in range(len(board.entry.columns)):
+        views = [row.cells[place] for row in board.rows]
+        margins = [view.margin for view in views if view.margin is not None]
+        columns.append(shades([view.value for view in views], margins or [0.0], HEAT_STEPS))
+    rows = tuple(
+        ShownRow(row, tuple(ShownCell(view, columns[place][index]) for place, view in enumerate(row.cells)))
+        for index, row in enumerate(board.rows)
+    )
+    return ShownBoard(
+        board=board,
+        rows=rows,
+        groups=_groups(board.entry.columns),
+        first=first_place(board),
+        reasons=_reasons(board),
+        curve=_board_curve(board, benchmarks),
+    )
+
+
+def _groups(columns: Sequence[Column]) -> tuple[Group, ...]:
+    if all(column.group is None for column in columns):
+        return ()
+    found: list[Group] = []
+    for column in columns:
+        if found and found[-1].title == column.group and column.group is not None:
+            found[-1] = Group(column.group, found[-1].span + 1)
+        else:
+            found.append(Group(column.group, 1))
+    return tuple(found)
+
+
+def _reasons(board: Board) -> tuple[str, ...]:
+    found: dict[str, list[str]] = {}
+    for row in board.rows:
+        for column, view in zip(board.entry.columns, row.cells, strict=True):
+            if view.status not in ("ok", "not run"):
+                found.setdefault(f"{column.title}, {view.status}: {view.reason}", []).append(row.name)
+        for note in row.notes:
+            found.setdefault(note, []).append(row.name)
+    return tuple(f"{text} ({numerals.listed(names)})" for text, names in found.items())
+
+
+def _board_curve(board: Board, benchmarks: Mapping[str, BenchmarkEntry]) -> LineChart | None:
+    """Accuracy over budgets of the benchmark that orders the board, for its first models."""
+    place = board.order_index
+    series: list[Series] = []
+    for row in board.rows:
+        result = row.cells[place].result
+        found = curves(result) if result is not None else []
+        if found and len(series) < CURVE_MODELS:
+            series.append(Series(row.name, found[0].points, f"m/{row.model}.html"))
+    if not series or all(len(one.points) < 2 for one in series):  # noqa: PLR2004 - a line needs two points
+        return None
+    name = benchmarks[board.entry.order_column.benchmark].name
+    return line_chart(f"Accuracy on {board.entry.name} under {name}, in %", BUDGET_AXIS, series)
