@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 
 import torch
@@ -101,7 +100,6 @@ class Model:
                 start = rows.stop
                 continue
             self.rows = max(1, self.rows // 2)
-            gc.collect()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
 
