@@ -223,7 +223,7 @@ class Store:
         """
         folder = self.folder(plan.key_digest)
         durable.make_folder(folder)
-        for parent in (folder.parent, self.root):
+        for parent in (folder.parent, self.root, self.root.parent):
             durable.sync_folder(parent)
         with durable.exclusive(folder):
             durable.sweep(folder)

@@ -4,7 +4,7 @@
 
 ROOT holds a planted workspace with a trained model. A fresh interpreter forks one child a run, so
 that a kill costs no start of an interpreter. With `plain`, files are written in place, in two
-halves, as naive code does: the counts must then not be clean. Prints one JSON object.
+halves, as naive code does, until that shows in the counts. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def write_in_place(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb", buffering=0) as file:
         file.write(data[: len(data) // 2])
-        time.sleep(0.002)
+        time.sleep(0.02)
         file.write(data[len(data) // 2 :])
 
 
@@ -154,7 +154,7 @@ def main(root: Path, kills: int, seed: int, *, plain: bool) -> dict[str, object]
     counts = {"killed": 0, "lost": 0, "wrong": 0, "failed": 0, "redone": 0, "unequal": 0, "completed": 0}
     number, place = 0, fresh(root, "kill0")
     acknowledged: list[str] = []
-    while counts["killed"] < kills:
+    while counts["killed"] < kills and not (plain and counts["wrong"] + counts["lost"] + counts["failed"]):
         before = stored_shards(Store(place.workspace.runs))
         status, told = forked(place, generator.uniform(0, seconds))
         measured = [line.split() for line in told if line.startswith("measured ")]

@@ -79,7 +79,7 @@ def test_fifty_kills_at_random_moments(small_root: Path) -> None:
 
 def test_plain_writes_do_not_pass_the_same_kills(small_root: Path) -> None:
     """The control: files written in place are found damaged by the same count."""
-    found = drive(small_root, 25, "plain")
+    found = drive(small_root, 40, "plain")
     assert found["wrong"] + found["lost"] + found["failed"] > 0
 
 
