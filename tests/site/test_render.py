@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2 import Environment
 
 from robustboard import workspace
 from robustboard.errors import StoreError
 from robustboard.registry.reported import load_reported
 from robustboard.runners.record import Subset
-from robustboard.site.render import render
+from robustboard.site.render import SiteInput, render
+from tests.leaderboard.made_up import World
+from tests.site.conftest import site_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLEAN = {"id": "clean", "title": "Clean", "group": "Natural", "benchmark": "clean-v1", "dataset": "squares"}
@@ -124,9 +127,10 @@ def check_all(pages: Mapping[str, str]) -> None:
                 assert f'id="{fragment}"' in pages[found], f"{path}: {target} has no such place"
 
 
-@pytest.fixture
-def full(world: Any, site: Any) -> Any:
+@pytest.fixture(scope="module")
+def full() -> SiteInput:
     """A site with ranked, incomplete, partial, outdated, undefined and unmeasured models."""
+    world = World()
     falling = [500, 400, 200, 100]
     results = []
     for number in range(6):
@@ -149,11 +153,16 @@ def full(world: Any, site: Any) -> Any:
         world.result("old", model_digest="0" * 64),
         world.result("null", undefined=["clean_accuracy"]),
     ]
-    return site(results, [CLEAN, PGD], load_reported(workspace.find(REPOSITORY)), order="pgd")
+    return site_of(world, results, [CLEAN, PGD], load_reported(workspace.find(REPOSITORY)), order="pgd")
 
 
-def test_all_pages_are_sound_and_all_links_lead_somewhere(full: Any, templates: Any) -> None:
-    pages = render(full, templates)
+@pytest.fixture(scope="module")
+def pages(full: SiteInput, templates: Environment) -> dict[str, str]:
+    """Its pages."""
+    return render(full, templates)
+
+
+def test_all_pages_are_sound_and_all_links_lead_somewhere(pages: dict[str, str]) -> None:
     check_all(pages)
     expected = {
         "index.html",
@@ -174,12 +183,14 @@ def test_an_empty_site_is_sound(site: Any, templates: Any) -> None:
     assert "Nothing has been measured here yet" in Page(pages["index.html"]).words
 
 
-def test_two_builds_give_the_same_bytes(full: Any, templates: Any) -> None:
-    assert render(full, templates) == render(full, templates)
+def test_two_builds_give_the_same_bytes(
+    full: SiteInput, templates: Environment, pages: dict[str, str]
+) -> None:
+    assert render(full, templates) == pages
 
 
-def test_a_board_shows_ranks_values_intervals_and_words(full: Any, templates: Any) -> None:
-    table = cells(Page(render(full, templates)["board/squares.html"]))
+def test_a_board_shows_ranks_values_intervals_and_words(pages: dict[str, str]) -> None:
+    table = cells(Page(pages["board/squares.html"]))
     rows = {row[1]: row for row in table if len(row) == 5}
     assert rows["Net net0"] == ["1–6", "Net net0", "91.7 ±2.5", "66.7 ±3.9", "✓ verified"]  # noqa: RUF001 - an en dash, as printed
     assert rows["Net half"] == [
@@ -194,8 +205,8 @@ def test_a_board_shows_ranks_values_intervals_and_words(full: Any, templates: An
     assert rows["Net null"][2] == "undefined"
 
 
-def test_the_board_says_who_shares_first_place_and_why_cells_are_odd(full: Any, templates: Any) -> None:
-    words = Page(render(full, templates)["board/squares.html"]).words
+def test_the_board_says_who_shares_first_place_and_why_cells_are_odd(pages: dict[str, str]) -> None:
+    words = Page(pages["board/squares.html"]).words
     names = "Net net0, Net net1, Net net2, Net net3, Net net4 and Net net5"
     assert f"{names} share first place by PGD 1/10: they cannot be told apart." in words
     assert "Clean, partial: measured on 100 of 600 images (Net part)" in words
@@ -207,23 +218,22 @@ def test_the_board_says_who_shares_first_place_and_why_cells_are_odd(full: Any, 
 @pytest.mark.parametrize(
     "path", ["index.html", "board/squares.html", "m/null.html", "b/clean-v1.html", "m/new.html"]
 )
-def test_no_undefined_value_leaks_into_a_page(full: Any, templates: Any, path: str) -> None:
+def test_no_undefined_value_leaks_into_a_page(pages: dict[str, str], path: str) -> None:
     """B066: neither nan nor None nor a blank cell."""
-    page = Page(render(full, templates)[path])
+    page = Page(pages[path])
     assert not re.search(r"\b(nan|None|inf|Undefined)\b", page.words)
     body = [cell for row in cells(page) for cell in row]
     assert all(body.count(blank) <= 2 for blank in ("", "-"))
 
 
-def test_an_undefined_score_stands_with_its_reason(full: Any, templates: Any) -> None:
-    page = Page(render(full, templates)["b/clean-v1.html"])
+def test_an_undefined_score_stands_with_its_reason(pages: dict[str, str]) -> None:
+    page = Page(pages["b/clean-v1.html"])
     row = next(row for row in cells(page) if "Net null" in row)
     assert row[-1] == "undefined made up to be undefined"
     assert next(row for row in reversed(cells(page)) if row)[1] == "Net null"
 
 
-def test_status_words_come_from_run_records_alone(full: Any, templates: Any) -> None:
-    pages = render(full, templates)
+def test_status_words_come_from_run_records_alone(pages: dict[str, str]) -> None:
     assert "verified" not in Page(pages["m/new.html"]).words
     assert "not measured" in Page(pages["m/new.html"]).words
     assert "verified" in Page(pages["m/net0.html"]).words
@@ -233,9 +243,8 @@ def test_status_words_come_from_run_records_alone(full: Any, templates: Any) -> 
     assert "never ranked" in source
 
 
-def test_reported_numbers_are_on_no_board(full: Any, templates: Any) -> None:
+def test_reported_numbers_are_on_no_board(pages: dict[str, str]) -> None:
     """B069: claimed and measured are separate; the claim stands beside, in its own table."""
-    pages = render(full, templates)
     board = cells(Page(pages["board/squares.html"]))
     assert all("reported" not in cell for row in board for cell in row)
     model = Page(pages["m/new.html"]).words
@@ -243,8 +252,7 @@ def test_reported_numbers_are_on_no_board(full: Any, templates: Any) -> None:
     assert "80.22 %" in model or "ImageNet-A" in model
 
 
-def test_a_model_page_holds_exact_counts_curve_command_and_citation(full: Any, templates: Any) -> None:
-    pages = render(full, templates)
+def test_a_model_page_holds_exact_counts_curve_command_and_citation(pages: dict[str, str]) -> None:
     page = Page(pages["m/net0.html"])
     assert "550 of 600" in page.words
     assert "robustboard run -m net0 -b clean-v1 -b noise-v1 -b pgd-v1 -d squares" in page.words
@@ -255,8 +263,8 @@ def test_a_model_page_holds_exact_counts_curve_command_and_citation(full: Any, t
     assert 'href="https://example.org/paper"' in pages["m/part.html"]
 
 
-def test_the_benchmark_page_is_sorted_with_whiskers_on_its_own_range(full: Any, templates: Any) -> None:
-    page = Page(render(full, templates)["b/clean-v1.html"])
+def test_the_benchmark_page_is_sorted_with_whiskers_on_its_own_range(pages: dict[str, str]) -> None:
+    page = Page(pages["b/clean-v1.html"])
     names = [row[1] for row in cells(page) if len(row) == 5 and row[1].startswith("Net net")]
     assert names == [f"Net net{number}" for number in range(6)]
     assert sum(attributes.get("class") == "whiskers" for _, attributes in page.tags) == 9
