@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from robustboard.runners.record import PredictionTable, Result
 
 DEMO_DATASET = "digits"
+DEMO_BENCHMARKS = ("clean-v1", "noise-v1", "fgsm-v1", "pgd-v1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +295,7 @@ def demo(content: Content, *, quiet: bool) -> int:
         if m.source.kind == "trained-here"
         and m.label_space == content.catalog.dataset(DEMO_DATASET).label_space
     ]
-    wanted = Wanted(models, [], [DEMO_DATASET], "cpu")
+    wanted = Wanted(models, DEMO_BENCHMARKS, [DEMO_DATASET], "cpu")
     profile = load_profile(place, wanted.profile)
     code = _measure(sandbox, _cells(sandbox, wanted), profile, wanted, quiet=quiet, use_committed=False)
     write_site(

@@ -6,6 +6,7 @@ never edited.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Literal
 
@@ -99,6 +100,16 @@ class Noise(Frozen):
         return self
 
 
+def _check_linf(norm: Norm, settings: Sequence[Ladder]) -> None:
+    for place, setting in enumerate(settings):
+        if norm == "linf" and setting.budgets[-1] > 1:
+            raise refuse(
+                "Linf budgets of at most 1, the whole pixel range (8/255 is eight pixel levels)",
+                field=f"settings.{place}.budgets",
+                got=setting.budgets[-1],
+            )
+
+
 class Attack(Frozen):
     """A gradient attack on the true label inside a perturbation budget."""
 
@@ -122,16 +133,43 @@ class Attack(Frozen):
                     field=f"settings.{place}",
                     got=f"steps {setting.steps} and relative_step {setting.relative_step}",
                 )
-            if self.norm == "linf" and setting.budgets[-1] > 1:
-                raise refuse(
-                    "Linf budgets of at most 1, the whole pixel range (8/255 is eight pixel levels)",
-                    field=f"settings.{place}.budgets",
-                    got=setting.budgets[-1],
-                )
+        _check_linf(self.norm, self.settings)
         return self
 
 
-Procedure = Annotated[Clean | Noise | Attack, Field(discriminator="kind")]
+class CascadeStep(Frozen):
+    """One attack of a cascade; it meets only the images that the ones before it left right."""
+
+    attack: Literal["apgd-ce", "apgd-dlr", "apgd-targeted", "fab-targeted", "square"]
+    steps: Count = 100
+    """Iterations a restart, and a target; not read by square."""
+    restarts: Count = 1
+    targets: Count = 9
+    """Highest wrong classes that a targeted attack aims at; all wrong classes where there are fewer."""
+    queries: Count = 5000
+    """Forward passes of square."""
+    average_over: Count = 1
+    """Passes averaged for each gradient (EoT), for models that answer differently each time."""
+
+
+class Cascade(Frozen):
+    """Several attacks in turn, such as AutoAttack: an image is robust when it survives all of them."""
+
+    kind: Literal["cascade"]
+    norm: Norm
+    attacks: tuple[CascadeStep, ...] = Field(min_length=1)
+    settings: tuple[Ladder, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check_norm(self) -> Cascade:
+        names = [step.attack for step in self.attacks]
+        if len(set(names)) != len(names):
+            raise refuse("each attack once", field="attacks", got=" ".join(names))
+        _check_linf(self.norm, self.settings)
+        return self
+
+
+Procedure = Annotated[Clean | Noise | Attack | Cascade, Field(discriminator="kind")]
 
 
 class BenchmarkEntry(Frozen):

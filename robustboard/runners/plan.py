@@ -9,7 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, assert_never
 
-from robustboard.benchmarks.entries import Attack, AttackSetting, BenchmarkEntry, Clean, Ladder, Noise, Scope
+from robustboard.benchmarks.entries import (
+    Attack,
+    AttackSetting,
+    BenchmarkEntry,
+    Cascade,
+    CascadeStep,
+    Clean,
+    Ladder,
+    Noise,
+    Scope,
+)
 from robustboard.errors import RobustboardError, UnknownNameError, UserError
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import DatasetEntry, HubData, ModelEntry, TrainedWeights
@@ -155,8 +165,18 @@ def passes(benchmark: BenchmarkEntry, setting: Scope) -> int:
             if not isinstance(setting, AttackSetting):
                 return 1
             return 1 + len(setting.budgets) * (setting.steps * procedure.restarts * GRADIENT_PASSES + 1)
+        case Cascade():
+            budgets = setting.budgets if isinstance(setting, Ladder) else ()
+            return 1 + len(budgets) * sum(_step_passes(step) for step in procedure.attacks)
         case _:
             assert_never(procedure)
+
+
+def _step_passes(step: CascadeStep) -> int:
+    if step.attack == "square":
+        return step.queries * step.restarts
+    targets = step.targets if step.attack.endswith("targeted") else 1
+    return step.steps * step.restarts * targets * step.average_over * GRADIENT_PASSES
 
 
 class Known:

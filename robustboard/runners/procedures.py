@@ -14,10 +14,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from robustboard.benchmarks.attacks import ATTACKS, AttackParameters, Attempt, Model
+from robustboard.benchmarks.attacks import ATTACKS, WITHOUT_GRADIENTS, AttackParameters, Attempt, Model
 from robustboard.benchmarks.attacks.budget import TOLERANCE, distance, inside, project
 from robustboard.benchmarks.conditions import Condition, perturbations
-from robustboard.benchmarks.entries import CLEAN, Attack, AttackSetting, Procedure, Scope
+from robustboard.benchmarks.entries import CLEAN, Attack, AttackSetting, Cascade, Ladder, Procedure, Scope
 from robustboard.benchmarks.noise import noise_generators, perturb
 from robustboard.benchmarks.seeds import Draws
 from robustboard.errors import CellError
@@ -47,6 +47,8 @@ class _Judged:
     confidence: npt.NDArray[np.float32]
     distance: npt.NDArray[np.float32]
     status: list[SampleStatus]
+    attack: list[str]
+    """The attack that broke each image, or nothing."""
 
 
 class _Measurement:
@@ -68,7 +70,7 @@ class _Measurement:
         """Predictions on the images as they are."""
         predicted, confidence = self.judge(batch.images)
         zeros = np.zeros(len(predicted), np.float32)
-        return _Judged(predicted, confidence, zeros, ["ok"] * len(predicted))
+        return _Judged(predicted, confidence, zeros, ["ok"] * len(predicted), [""] * len(predicted))
 
     def noise(self, batch: _Batch, condition: Condition) -> _Judged:
         """Predictions under noise; distance is the largest change of a pixel, for both distributions."""
@@ -84,37 +86,91 @@ class _Measurement:
         ).to(self.model.device)
         predicted, confidence = self.judge(noisy)
         moved = distance(noisy, batch.images, "linf").float().cpu().numpy()
-        return _Judged(predicted, confidence, moved, ["ok"] * len(predicted))
+        return _Judged(predicted, confidence, moved, ["ok"] * len(predicted), [""] * len(predicted))
 
-    def attack(
-        self, batch: _Batch, clean: _Judged, procedure: Attack, setting: AttackSetting, condition: Condition
-    ) -> _Judged:
-        """Predictions on attacked images; those wrong from the start are not attacked."""
+    def attack(self, batch: _Batch, clean: _Judged, rungs: Sequence[Rung], condition: Condition) -> _Judged:
+        """Predictions on attacked images; those wrong from the start are not attacked.
+
+        Each attack meets the images that all before it left right. Survivors carry the prediction
+        and distance of the last attack.
+        """
         rows = np.flatnonzero(clean.predicted == batch.labels)
         status: list[SampleStatus] = ["already-wrong"] * len(clean.predicted)
-        predicted, confidence = clean.predicted.copy(), clean.confidence.copy()
-        moved = np.zeros(len(predicted), np.float32)
-        if rows.size == 0:
-            return _Judged(predicted, confidence, moved, status)
-        settings = parameters(procedure, setting, condition)
+        judged = _Judged(
+            clean.predicted.copy(),
+            clean.confidence.copy(),
+            np.zeros(len(clean.predicted), np.float32),
+            status,
+            [""] * len(clean.predicted),
+        )
+        for row in rows:
+            status[row] = "no-gradient"
+        for rung in rungs:
+            if not rows.size:
+                break
+            rows = self._climb(batch, judged, rung, rows, condition)
+        return judged
+
+    def _climb(
+        self,
+        batch: _Batch,
+        judged: _Judged,
+        rung: Rung,
+        rows: npt.NDArray[np.intp],
+        condition: Condition,
+    ) -> npt.NDArray[np.intp]:
+        """One attack on some rows, written into the columns; the rows that are still right."""
         chosen = torch.from_numpy(rows).to(batch.images.device)
         originals = batch.images[chosen]
         draws = Draws(self.key_digest, tuple(batch.ids[row] for row in rows), condition.name)
-        attempt = ATTACKS[procedure.attack](
-            self.model, originals.clone(), batch.positions[chosen].clone(), settings, draws
+        attempt = ATTACKS[rung.attack](
+            self.model, originals.clone(), batch.positions[chosen].clone(), rung.parameters, draws
         )
-        perturbed = checked(attempt, originals, settings)
-        predicted[rows], confidence[rows] = self.judge(perturbed)
-        moved[rows] = distance(perturbed, originals, settings.norm).float().cpu().numpy()
-        blind = attempt.blind.cpu().numpy()
-        for row, unseen in zip(rows, blind, strict=True):
-            status[row] = "no-gradient" if unseen else "ok"
-        return _Judged(predicted, confidence, moved, status)
+        perturbed = checked(attempt, originals, rung.parameters)
+        judged.predicted[rows], judged.confidence[rows] = self.judge(perturbed)
+        moved = distance(perturbed, originals, rung.parameters.norm).float().cpu().numpy()
+        judged.distance[rows] = moved
+        broken = judged.predicted[rows] != batch.labels[rows]
+        seen = ~attempt.blind.cpu().numpy() & (rung.attack not in WITHOUT_GRADIENTS)
+        for row, fooled, gradient in zip(rows, broken, seen, strict=True):
+            if fooled:
+                judged.attack[row] = rung.attack
+            if fooled or gradient:
+                judged.status[row] = "ok"
+        left: npt.NDArray[np.intp] = rows[~broken]
+        return left
 
 
-def parameters(procedure: Attack, setting: AttackSetting, condition: Condition) -> AttackParameters:
-    """What an attack gets to know of its protocol at one budget."""
-    return AttackParameters(
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One attack with its settings at one budget."""
+
+    attack: str
+    parameters: AttackParameters
+
+
+def ladder(procedure: Attack | Cascade, setting: Ladder, condition: Condition) -> list[Rung]:
+    """The attacks of a protocol at one budget, in turn."""
+    if isinstance(procedure, Cascade):
+        return [
+            Rung(
+                step.attack,
+                AttackParameters(
+                    norm=procedure.norm,
+                    eps=float(condition.budget),
+                    steps=step.steps,
+                    restarts=step.restarts,
+                    targets=step.targets,
+                    queries=step.queries,
+                    average_over=step.average_over,
+                    random_start=True,
+                ),
+            )
+            for step in procedure.attacks
+        ]
+    if not isinstance(setting, AttackSetting):
+        raise TypeError(f"expected a setting with steps for an attack, got {type(setting).__name__}")
+    parameters = AttackParameters(
         norm=procedure.norm,
         eps=float(condition.budget),
         steps=setting.steps,
@@ -123,6 +179,7 @@ def parameters(procedure: Attack, setting: AttackSetting, condition: Condition) 
         random_start=procedure.random_start,
         restarts=procedure.restarts,
     )
+    return [Rung(procedure.attack, parameters)]
 
 
 def checked(attempt: Attempt, originals: Tensor, settings: AttackParameters) -> Tensor:
@@ -167,11 +224,23 @@ def _positions(labels: npt.NDArray[np.int64], classes: tuple[int, ...] | None) -
     return np.array([column[each] for each in labels.tolist()], np.int64)
 
 
-def _pools(images: Pixels) -> Iterator[slice]:
-    """Ranges of images small enough to be held several times over."""
+def _pools(
+    images: Pixels,
+    ids: Sequence[str],
+    labels: npt.NDArray[np.int64],
+    positions: npt.NDArray[np.int64],
+    device: torch.device,
+) -> Iterator[_Batch]:
+    """The images in runs small enough to be held several times over."""
     size = max(1, POOL_BYTES // max(1, images[:1].nbytes))
     for start in range(0, len(images), size):
-        yield slice(start, start + size)
+        rows = slice(start, start + size)
+        yield _Batch(
+            torch.from_numpy(images[rows]).to(device),
+            tuple(ids[rows]),
+            labels[rows],
+            torch.from_numpy(positions[rows]).to(device),
+        )
 
 
 def measure(
@@ -189,9 +258,8 @@ def measure(
 ) -> PredictionTable:
     """Predictions of one shard under every condition: condition by condition, samples as given.
 
-    Batch size, the images around one, and the caller's gradient mode change nothing. The
-    classifier is in evaluation mode afterwards; its parameters, the arrays and torch's random
-    state are left alone.
+    Batch size, the images around one, and the caller's gradient mode change nothing. The classifier
+    is in evaluation mode afterwards; its parameters, the arrays and random states are left alone.
 
     Args:
         procedure: What to do.
@@ -212,35 +280,22 @@ def measure(
     """
     pixels = _valid_pixels(images)
     if not len(pixels) == len(labels) == len(ids):
-        raise ValueError(
-            f"expected as many images as labels and ids: {len(images)}, {len(labels)}, {len(ids)}"
-        )
+        raise ValueError(f"expected as many images as labels and ids, got {len(labels)} and {len(ids)}")
     positions = _positions(labels, classes)
     classifier.eval()
-    model = Model(
-        classifier,
-        batch_size=batch_size,
-        classes=classes,
-        device=device,
-        autocast=key.precision == "bfloat16",
-    )
+    autocast = key.precision == "bfloat16"
+    model = Model(classifier, batch_size=batch_size, classes=classes, device=device, autocast=autocast)
     columns = None if classes is None else np.array(classes, np.int64)
     steps = perturbations(procedure, setting)
     found: dict[str, list[_Judged]] = {CLEAN: [], **{step.name: [] for step in steps}}
     with torch.inference_mode(mode=False), torch.no_grad():
         measurement = _Measurement(model, columns, key)
-        for pool in _pools(pixels):
-            batch = _Batch(
-                torch.from_numpy(pixels[pool]).to(model.device),
-                tuple(ids[pool]),
-                labels[pool],
-                torch.from_numpy(positions[pool]).to(model.device),
-            )
+        for batch in _pools(pixels, ids, labels, positions, model.device):
             clean = measurement.clean(batch)
             found[CLEAN].append(clean)
             for step in steps:
-                if isinstance(procedure, Attack) and isinstance(setting, AttackSetting):
-                    judged = measurement.attack(batch, clean, procedure, setting, step)
+                if isinstance(procedure, Attack | Cascade) and isinstance(setting, Ladder):
+                    judged = measurement.attack(batch, clean, ladder(procedure, setting, step), step)
                 else:
                     judged = measurement.noise(batch, step)
                 found[step.name].append(judged)
@@ -259,4 +314,5 @@ def _table(
         confidence=np.concatenate([part.confidence for part in parts]),
         distance=np.concatenate([part.distance for part in parts]),
         status=[status for part in parts for status in part.status],
+        attack=[name for part in parts for name in part.attack],
     )

@@ -81,6 +81,7 @@ SCHEMA = pa.schema(
         pa.field("confidence", pa.float32(), nullable=False),
         pa.field("distance", pa.float32(), nullable=False),
         pa.field("status", pa.string(), nullable=False),
+        pa.field("attack", pa.string(), nullable=False),
     ]
 )
 
@@ -92,7 +93,8 @@ class PredictionTable:
     Columns: sample_id; condition (`clean`, `linf 8/255`, `uniform 1/10 draw 0`); label and
     predicted, class indices from 0 (predicted is -1 only where status is skipped); confidence, the
     softmax share of the predicted class in [0, 1]; distance, the size of the perturbation in the
-    protocol's norm, in [0, 1] pixel units; status, see STATUSES.
+    protocol's norm, in [0, 1] pixel units; status, see STATUSES; attack, the name of the attack that
+    broke the image, empty where none did.
     """
 
     table: pa.Table
@@ -127,8 +129,9 @@ class PredictionTable:
         confidence: npt.NDArray[Any],
         distance: npt.NDArray[Any],
         status: Sequence[str],
+        attack: Sequence[str] | None = None,
     ) -> PredictionTable:
-        """The table of one condition from equally long columns."""
+        """The table of one condition from equally long columns; no attack broke any image if not given."""
         count = len(sample_id)
         columns = [
             pa.array(list(sample_id), pa.string()),
@@ -138,6 +141,7 @@ class PredictionTable:
             pa.array(np.asarray(confidence, np.float32)),
             pa.array(np.asarray(distance, np.float32)),
             pa.array(list(status), pa.string()),
+            pa.array([""] * count if attack is None else list(attack), pa.string()),
         ]
         return cls(pa.Table.from_arrays(columns, schema=SCHEMA))
 

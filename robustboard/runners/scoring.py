@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from robustboard.benchmarks import metrics
 from robustboard.benchmarks.conditions import Condition, headline, perturbations
-from robustboard.benchmarks.entries import CLEAN, Attack, BenchmarkEntry, Clean, Scope
+from robustboard.benchmarks.entries import CLEAN, Attack, BenchmarkEntry, Cascade, Clean, Scope
 from robustboard.errors import StoreError
 from robustboard.runners.record import PredictionTable, SampleStatus, Score
 
@@ -158,7 +158,7 @@ def _curve(
     return [*ends, _mean("area_under_curve", kind, areas, trials * len(budgets))]
 
 
-def _attack_scores(procedure: Attack, steps: Sequence[Condition], columns: _Columns) -> list[Score]:
+def _attack_scores(procedure: Attack | Cascade, steps: Sequence[Condition], columns: _Columns) -> list[Score]:
     clean = columns.right[CLEAN]
     scores: list[Score] = []
     robust_scores: list[Score] = []
@@ -217,7 +217,7 @@ def scores(
     found = [_share("clean_accuracy", CLEAN, columns.right[CLEAN])]
     if isinstance(procedure, Clean):
         found.append(_balanced(columns))
-    elif isinstance(procedure, Attack):
+    elif isinstance(procedure, Attack | Cascade):
         found += _attack_scores(procedure, steps, columns)
     else:
         found += _noise_scores(steps, columns)
