@@ -12,9 +12,10 @@ from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.benchmarks.metrics import METRICS
 from robustboard.errors import StoreError
 from robustboard.leaderboard.entries import BoardEntry, Column
-from robustboard.leaderboard.results import Failure, outdated
+from robustboard.leaderboard.results import outdated
 from robustboard.leaderboard.statistics import Direction, margin, rank_ranges
 from robustboard.registry.catalog import Catalog
+from robustboard.runners.failures import Failure
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import Result, Score
 

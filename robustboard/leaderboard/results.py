@@ -8,21 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robustboard.benchmarks.entries import BenchmarkEntry
-from robustboard.errors import FailureKind
 from robustboard.registry.catalog import Catalog
 from robustboard.runners import identity
 from robustboard.runners.keys import Cell, protocol_digest
 from robustboard.runners.record import CODE_VERSION, Result, RunKey
 from robustboard.runners.score import read_result
 from robustboard.workspace import Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a cell could not be measured the last time it was tried."""
-
-    kind: FailureKind
-    reason: str
 
 
 def read_results(folders: Sequence[Path]) -> dict[Cell, Result]:
@@ -105,19 +96,19 @@ def outdated(
 ) -> dict[Cell, str]:
     """Cells whose result was measured on something else than what the entries say now, with the reason.
 
-    Also the odd ones out of a fixed-size dataset: results on other image bytes than most.
+    Also the odd ones out of a dataset: whole results on other image bytes than most.
     """
     digests = Digests.of(catalog, benchmarks)
     stale = {cell: reason for cell, result in results.items() if (reason := digests.stale(result.key))}
+    current = {cell: result for cell, result in results.items() if cell not in stale and result.complete}
     prints: dict[str, Counter[str]] = {}
-    for cell, result in results.items():
-        if cell not in stale and catalog.datasets[cell.dataset].native_size is not None:
-            prints.setdefault(cell.dataset, Counter())[result.key.data_fingerprint] += 1
-    for cell, result in results.items():
-        counts = prints.get(cell.dataset, Counter())
-        if cell in stale or len(counts) < 2:  # noqa: PLR2004 - one fingerprint agrees with itself
+    for cell, result in current.items():
+        prints.setdefault(cell.dataset, Counter())[result.key.data_fingerprint] += 1
+    for cell, result in current.items():
+        counts = prints[cell.dataset].most_common(2)
+        if len(counts) < 2:  # noqa: PLR2004 - one fingerprint agrees with itself
             continue
-        (first, most), (_, second) = counts.most_common(2)
+        (first, most), (_, second) = counts
         if most == second or result.key.data_fingerprint != first:
             stale[cell] = "measured on other image bytes than other results on this dataset"
     return stale

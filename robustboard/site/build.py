@@ -16,6 +16,7 @@ from robustboard.leaderboard.entries import load_boards
 from robustboard.leaderboard.results import read_results
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.reported import load_reported
+from robustboard.runners.failures import read_failures
 from robustboard.site.environment import environment
 from robustboard.site.render import SiteInput, render
 from robustboard.workspace import Workspace
@@ -47,12 +48,14 @@ def site_input(
 ) -> SiteInput:
     """All that pages are made of; later result folders override earlier ones cell by cell.
 
+    Cells without a result that failed when they were last tried in this workspace say so.
+
     Raises ContentError for boards and reported numbers, StoreError for results that are damaged or
     lack a score that a board names.
     """
     reported = load_reported(workspace)
     entries = load_boards(workspace, catalog, benchmarks, reported)
-    measured = Measured.of(read_results(results), catalog, benchmarks)
+    measured = Measured.of(read_results(results), catalog, benchmarks, read_failures(workspace))
     boards = {name: build_board(entry, catalog, measured) for name, entry in entries.items()}
     return SiteInput(catalog, benchmarks, boards, measured, reported, robustboard.__version__)
 

@@ -60,6 +60,12 @@ class ModelStandings:
         return tuple(dict.fromkeys(result.key.weights_sha256 for result in self.results))
 
     @property
+    def preparations(self) -> dict[str, dict[str, str]]:
+        """Dataset name → what was done to its images between file and network, by the last result on it."""
+        found = {cell.dataset.name: cell.view.result for cell in self.cells if cell.view.result is not None}
+        return {name: result.facts.preparation for name, result in found.items() if result.facts.preparation}
+
+    @property
     def command(self) -> str:
         """The command line that measures these cells, or all that fit where there are none."""
         benchmarks = dict.fromkeys(cell.benchmark.id for cell in self.cells)

@@ -223,5 +223,6 @@ def facts() -> Facts:
         parameters=123_456,
         macs=7_654_321,
         environment={"python": "3.11", "torch": "2.10.0"},
+        preparation={"preprocessing": "as stored, divided by 16"},
         finished_at="2026-11-30T12:00:00Z",
     )

@@ -15,7 +15,7 @@ from robustboard.leaderboard.board import (
     rank_text,
 )
 from robustboard.leaderboard.entries import BoardEntry
-from robustboard.leaderboard.results import Failure
+from robustboard.runners.failures import Failure
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import Result, Subset
 
@@ -165,7 +165,14 @@ def test_a_failure_is_shown_with_its_kind(world: Any) -> None:
     world.add_model("net")
     world.add_model("twin")
     results = {Cell("twin", "clean-v1", "squares"): world.result("twin")}
-    failures = {Cell("net", "clean-v1", "squares"): Failure("out-of-memory", "even one image was too much")}
+    failure = Failure(
+        model="net",
+        benchmark="clean-v1",
+        dataset="squares",
+        kind="out-of-memory",
+        reason="even one image was too much",
+    )
+    failures = {Cell("net", "clean-v1", "squares"): failure}
     measured = Measured.of(results, world.catalog, world.benchmarks, failures)
     found = build_board(entry(), world.catalog, measured)
     cell = found.rows[1].cells[0]
@@ -271,3 +278,12 @@ def test_find_score_takes_the_headline_without_a_name(world: Any) -> None:
     result = world.result("net", "noise-v1", falling=[9, 8, 7, 6])
     assert find_score(result, None).correct == 8
     assert find_score(result, "noise_accuracy@uniform 3/10").correct == 6
+
+
+def test_a_partial_result_is_partial_not_outdated(world: Any) -> None:
+    """Its fingerprint is that of fewer images; it says nothing about the others'."""
+    for name in ("one", "two"):
+        world.add_model(name)
+    part = world.result("two", correct=9, subset=Subset(count=10, seed=0), data_fingerprint="9" * 64)
+    found = board(world, [world.result("one"), part])
+    assert {row.model: row.cells[0].status for row in found.rows} == {"one": "ok", "two": "partial"}

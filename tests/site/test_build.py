@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from robustboard import workspace
 from robustboard.benchmarks.catalog import load_benchmarks
 from robustboard.errors import UserError, WorkspaceError
 from robustboard.registry.catalog import load_catalog
@@ -18,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def make(output: Path, space: Workspace | None = None) -> Built:
     """The site of this repository's content and committed results."""
-    space = space or workspace.find(REPOSITORY)
+    space = space or Workspace(REPOSITORY, output.parent)
     catalog = load_catalog(space)
     benchmarks = load_benchmarks(space, catalog)
     return build(space, catalog, benchmarks, results=[space.committed_results], output=output)

@@ -257,6 +257,7 @@ def test_a_model_page_holds_exact_counts_curve_command_and_citation(pages: dict[
     assert "550 of 600" in page.words
     assert "robustboard run -m net0 -b clean-v1 -b noise-v1 -b pgd-v1 -d squares" in page.words
     assert "Accuracy on Squares, in %" in page.words
+    assert "as stored, divided by 16" in page.words
     assert "123 k parameters" in page.words.replace("\u00a0", " ")
     assert "trained against Linf 1/10" in Page(pages["m/net1.html"]).words
     assert "@misc{a, title={<b>} }" in Page(pages["m/part.html"]).words
