@@ -12,12 +12,12 @@ from tests.bench.task import QUERIES, Task
 
 Aim = Literal["all break", "a third survives"]
 BUDGETS: dict[Aim, tuple[Fraction, ...]] = {
-    "all break": tuple(map(Fraction, ("1/10", "1/5", "3/10"))),
+    "all break": tuple(map(Fraction, ("1/5", "3/10"))),
     "a third survives": tuple(
         map(Fraction, ("1/40", "1/20", "3/40", "1/10", "1/8", "3/20", "7/40", "1/5", "1/4", "3/10"))
     ),
 }
-"""Tried in this order with PGD-20; 1/10 is the headline budget of the Fashion-MNIST protocols."""
+"""Tried in this order with PGD-20. All break: the two largest budgets of the Fashion-MNIST protocols."""
 WANTED: dict[Aim, float] = {"all break": 0.0, "a third survives": 1 / 3}
 """Share of all images that should stand."""
 ROLES: dict[Aim, str] = {"all break": "standard", "a third survives": "adversarial"}

@@ -28,8 +28,9 @@ Measured on {day} by `make bench-attacks`; medians of {rounds} round(s), in whic
 turns on the same frozen network and images, in one process; each round turns the order around. Times of
 ours include the clean predictions, the checks of budget and range and the judgement of the attacked images;
 those of the peers are the bare call, and their images are moved into the budget and judged after the clock
-stopped. PGD has no random start. Every contender has the batch size that a short probe found fastest. The
-ratio is the time of the fastest peer that does the same work, divided by the time of ours in the same pairs.
+stopped. PGD has no random start. Every contender has the batch size that a short probe found fastest. A
+ratio is that of the fastest peer that does the same work to ours in the same pairs. Operations are those of
+the passes through the network: their ratio is what leaving early saves, the rest is speed.
 """
 
 
@@ -68,10 +69,13 @@ class Outcome:
         """The duel with the peer of equal work that took least CPU time against ours."""
         return min((duel for duel in self.duels if duel.peer.equal_work), key=lambda duel: duel.ratio(cpu))
 
-    def share_of_peak(self, peak: Peak) -> float:
-        """Operations of our network passes in one CPU second, as a share of the machine's best."""
-        one = min(self.own, key=lambda one: abs(one.cpu - median(map(cpu, self.own))))
-        return self.cost.of(one.work) / one.cpu / (peak.best * 1e9)
+    def operations(self, runs: Sequence[Measurement]) -> float:
+        """Of the network passes of the run with the median CPU time."""
+        return self.cost.of(typical(runs).work)
+
+    def share_of_peak(self, runs: Sequence[Measurement], peak: Peak) -> float:
+        """Operations of the network passes in one CPU second, as a share of the machine's best."""
+        return self.operations(runs) / typical(runs).cpu / (peak.best * 1e9)
 
     def complaint(self) -> str | None:
         """What is wrong with our robust accuracy."""
@@ -91,6 +95,11 @@ def cpu(one: Measurement) -> float:
 def wall(one: Measurement) -> float:
     """Wall seconds."""
     return one.wall
+
+
+def typical(runs: Sequence[Measurement]) -> Measurement:
+    """The run with the median CPU time, the lower one of two."""
+    return sorted(runs, key=cpu)[(len(runs) - 1) // 2]
 
 
 def share(stands: Tensor) -> float:
@@ -142,7 +151,7 @@ def markdown(
         *_summary(outcomes, peak),
     ]
     for outcome in outcomes:
-        lines += ["", *_details(outcome)]
+        lines += ["", *_details(outcome, peak)]
     return "\n".join(lines) + "\n"
 
 
@@ -157,6 +166,7 @@ def _summary(outcomes: Sequence[Outcome], peak: Peak) -> list[str]:
         "fastest peer",
         "ratio of CPU time",
         "ratio of wall time",
+        "ratio of operations",
         "target",
         "images that survive ours",
         "the strongest peer",
@@ -172,16 +182,17 @@ def _summary(outcomes: Sequence[Outcome], peak: Peak) -> list[str]:
                 fastest.peer.name,
                 f"{ratio:.2f}",
                 f"{fastest.ratio(wall):.2f}",
+                f"{outcome.operations(fastest.theirs) / outcome.operations(outcome.own):.2f}",
                 f"{target:g}, {'met' if ratio >= target else 'missed'}",
                 percent(outcome.robust),
                 percent(outcome.strongest),
-                percent(outcome.share_of_peak(peak)),
+                percent(outcome.share_of_peak(outcome.own, peak)),
             ]
         )
     return _table(head, rows)
 
 
-def _details(outcome: Outcome) -> list[str]:
+def _details(outcome: Outcome, peak: Peak) -> list[str]:
     case, task = outcome.case, outcome.task
     queries = f", {task.queries} queries of Square" if case.attack == "autoattack" else ""
     about = (
@@ -197,13 +208,14 @@ def _details(outcome: Outcome) -> list[str]:
         "robust accuracy",
         "passes an image",
         "gradients an image",
+        "share of peak",
         "broken here, standing with ours",
     )
     own = outcome.own[-1]
-    rows = [_row(outcome.ours, outcome, outcome.own, "1", own.stands)]
+    rows = [_row(outcome.ours, outcome, outcome.own, peak=peak, ratio="1", standing=own.stands)]
     for duel in outcome.duels:
         ratio = f"{duel.ratio(cpu):.2f}" if duel.peer.equal_work else f"({duel.ratio(cpu):.2f})"
-        rows.append(_row(duel.peer, outcome, duel.theirs, ratio, own.stands))
+        rows.append(_row(duel.peer, outcome, duel.theirs, peak=peak, ratio=ratio, standing=own.stands))
     contenders = [outcome.ours, *(duel.peer for duel in outcome.duels)]
     return [
         f"## {case.id}",
@@ -217,7 +229,13 @@ def _details(outcome: Outcome) -> list[str]:
 
 
 def _row(
-    contender: Contender, outcome: Outcome, runs: Sequence[Measurement], ratio: str, standing: Tensor
+    contender: Contender,
+    outcome: Outcome,
+    runs: Sequence[Measurement],
+    *,
+    peak: Peak,
+    ratio: str,
+    standing: Tensor,
 ) -> list[str]:
     def spread(clock: Callable[[Measurement], float]) -> str:
         return f"{min(map(clock, runs)):.3g} to {max(map(clock, runs)):.3g}"
@@ -232,5 +250,6 @@ def _row(
         percent(share(last.stands)),
         f"{last.work.forward / count:.1f}",
         f"{last.work.gradient / count:.1f}",
+        percent(outcome.share_of_peak(runs, peak)),
         str(int((standing & ~last.stands).sum())),
     ]

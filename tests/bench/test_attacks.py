@@ -199,7 +199,7 @@ def test_share_of_peak_is_of_the_median_run(digits: Task) -> None:
     """10 images forward at 2 and 5 gradients at 3 operations make 35, in 2 seconds, of 1e9 * 7e-8."""
     own = [measured(cpu, [True]) for cpu in (1.0, 2.0, 9.0)]
 
-    found = outcome(digits, own, {"peer": own}).share_of_peak(Peak(7e-8, 1e-9))
+    found = outcome(digits, own, {"peer": own}).share_of_peak(own, Peak(7e-8, 1e-9))
     assert found == pytest.approx(35 / 2 / 70)
 
 
@@ -233,9 +233,9 @@ def test_the_page_names_what_matters(digits: Task) -> None:
 
     assert "- Processor: abacus" in text
     assert "- a note" in text
-    assert row.startswith("| pgd20-undefended | peer | 30.00 | 1.00 | 10, met | 98.3 % | 96.7 % |")
+    assert row.startswith("| pgd20-undefended | peer | 30.00 | 1.00 | 1.00 | 10, met | 98.3 % | 96.7 % |")
     assert "Linf 1/10, 5 iterations" in text
-    assert "| peer | 64 | 30 (30 to 30) | 1 | 30.00 | 96.7 % | 0.2 | 0.1 | 1 |" in text
+    assert "| peer | 64 | 30 (30 to 30) | 1 | 30.00 | 96.7 % | 0.2 | 0.1 | 0.0 % | 1 |" in text
 
 
 def test_every_case_has_a_quick_form() -> None:
