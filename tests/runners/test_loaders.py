@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import textwrap
 from collections.abc import Callable
@@ -78,7 +79,7 @@ def test_the_loaded_network_is_the_stored_one(tmp_path: Path) -> None:
     first, second = (load_classifier(entry(), space(10), weights) for _ in range(2))
 
     assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(first(images), source(images))
+    torch.testing.assert_close(first(images), source(images), rtol=1e-5, atol=1e-5)
     assert torch.equal(first(images), second(images))
 
 
@@ -155,7 +156,7 @@ def test_a_tagged_architecture_is_built_without_its_published_weights(tmp_path: 
 
     found = load_classifier(tagged, space(10), stored(tmp_path / "a.safetensors", source.state_dict()))
 
-    assert torch.equal(found(images), source(images))
+    torch.testing.assert_close(found(images), source(images), rtol=1e-5, atol=1e-5)
 
 
 # Matching by position
@@ -241,18 +242,21 @@ def photo(name: str, model: ModelEntry) -> torch.Tensor:
 
 
 def test_efficientnet_lite0_gives_the_logits_of_the_original_implementation(lite0: Any) -> None:
-    """Bit for bit, on three photos, against PyPI's efficientnet-lite-pytorch."""
+    """Bit for bit in the same memory layout, on three photos, against PyPI's efficientnet-lite-pytorch."""
     original_package = pytest.importorskip("efficientnet_lite_pytorch")
     model, classifier, _, weights = lite0
     original = original_package.EfficientNet.from_pretrained(
         "efficientnet-lite0", weights_path=str(weights.path)
     )
     original.eval()
+    plain = copy.deepcopy(classifier.network).to(memory_format=torch.contiguous_format)
 
     for name in PHOTOS:
         images = photo(name, model)
         with torch.no_grad():
-            assert torch.equal(classifier(images), original((images - 0.5) / 0.5))
+            expected = original((images - 0.5) / 0.5)
+            assert torch.equal(plain((images - 0.5) / 0.5), expected)
+            torch.testing.assert_close(classifier(images), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
