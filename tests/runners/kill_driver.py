@@ -1,14 +1,16 @@
 """Kills runs at random moments and counts what is lost or wrong; run by test_kill.py as a program.
 
-    python kill_driver.py ROOT KILLS SEED atomic|plain
+    python kill_driver.py ROOT KILLS SEED atomic|plain|together
 
 ROOT holds a planted workspace with a trained model. A fresh interpreter forks one child a run, so
 that a kill costs no start of an interpreter. With `plain`, files are written in place, in two
-halves, as naive code does, until that shows in the counts. Prints one JSON object.
+halves, as naive code does, until that shows in the counts. `together` kills nobody but lets three
+runs at the same cells at once, with file locks and without. Prints one JSON object.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
@@ -16,7 +18,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from robustboard import durable
@@ -85,26 +88,35 @@ def run_all(place: Place, reporter: Reporter, benchmarks: Sequence[str] = ()) ->
     return run_cells(cells, session).exit_code
 
 
-def forked(
-    place: Place, seconds: float | None, act: Callable[[Place, int], None] = child
-) -> tuple[int, list[str]]:
-    """One run in a child, killed after so many seconds; its status, and the lines that it told."""
+def begun(place: Place) -> tuple[int, int]:
+    """A run in a child: its process id, and the end of the pipe to read from."""
     reading, writing = os.pipe()
     process = os.fork()
     if process == 0:
         os.close(reading)
         try:
-            act(place, writing)
+            child(place, writing)
         finally:
             os._exit(70)
     os.close(writing)
-    if seconds is not None:
-        time.sleep(seconds)
-        os.kill(process, signal.SIGKILL)
+    return process, reading
+
+
+def ended(process: int, reading: int) -> tuple[int, list[str]]:
+    """The status of a child once it is over, and the lines that it told."""
     with os.fdopen(reading) as pipe:
         told = pipe.read().splitlines()
     _, status = os.waitpid(process, 0)
     return status, told
+
+
+def forked(place: Place, seconds: float | None) -> tuple[int, list[str]]:
+    """One run in a child, killed after so many seconds; its status, and the lines that it told."""
+    process, reading = begun(place)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(process, signal.SIGKILL)
+    return ended(process, reading)
 
 
 def stored_shards(store: Store) -> set[tuple[str, int]]:
@@ -136,18 +148,46 @@ def fresh(root: Path, name: str) -> Place:
     return Place(Workspace(folder, folder))
 
 
-def main(root: Path, kills: int, seed: int, *, plain: bool) -> dict[str, object]:
-    """Kill so many runs; every one begins where the killed one before it stopped."""
+def undisturbed(root: Path) -> tuple[float, dict[str, bytes]]:
+    """How long a run takes that nobody disturbs, and all it leaves but circumstances."""
     # Loads what libraries load at first use, so that children need not; without gradients, whose
     # threads a fork would not survive.
     run_all(fresh(root, "warm"), Silent(), ["noise-v1"])
-    undisturbed = fresh(root, "undisturbed")
+    place = fresh(root, "undisturbed")
     started = time.perf_counter()
-    status, _ = forked(undisturbed, None)
-    seconds = time.perf_counter() - started
+    status, _ = forked(place, None)
     if status != 0:
         raise SystemExit("the undisturbed run failed")
-    wanted = {**files(undisturbed.workspace.runs), **without_facts(undisturbed)}
+    return time.perf_counter() - started, left_by(place)
+
+
+def left_by(place: Place) -> dict[str, bytes]:
+    """All files of runs and results, without circumstances."""
+    return {**files(place.workspace.runs), **without_facts(place)}
+
+
+def together(root: Path) -> dict[str, object]:
+    """Three runs of the same cells at once, with locks, then without."""
+    _, wanted = undisturbed(root)
+    real, found = fcntl.flock, {}
+    for name, lock in (("locks", real), ("no locks", lambda *_: None)):
+        fcntl.flock = lock
+        place = fresh(root, name)
+        ends = [ended(*each) for each in [begun(place) for _ in range(3)]]
+        measured = Counter(line for _, told in ends for line in told if line.startswith("measured "))
+        found[name] = {
+            "failed": sum(status != 0 for status, _ in ends),
+            "twice": sum(count > 1 for count in measured.values()),
+            "shards": len(measured),
+            "wrong": len(place.verify()),
+            "unequal": left_by(place) != wanted,
+        }
+    return {**found}
+
+
+def main(root: Path, kills: int, seed: int, *, plain: bool) -> dict[str, object]:
+    """Kill so many runs; every one begins where the killed one before it stopped."""
+    seconds, wanted = undisturbed(root)
     if plain:
         durable.write, durable.publish = write_in_place, publish_in_place
     generator = random.Random(seed)
@@ -170,13 +210,13 @@ def main(root: Path, kills: int, seed: int, *, plain: bool) -> dict[str, object]
             status, _ = forked(place, None)
             counts["failed"] += status != 0
             counts["completed"] += 1
-            counts["unequal"] += {**files(place.workspace.runs), **without_facts(place)} != wanted
+            counts["unequal"] += left_by(place) != wanted
             shutil.rmtree(place.workspace.output)
             number, acknowledged = number + 1, []
             place = fresh(root, f"kill{number}")
     status, _ = forked(place, None)
     counts["failed"] += status != 0
-    counts["unequal"] += {**files(place.workspace.runs), **without_facts(place)} != wanted
+    counts["unequal"] += left_by(place) != wanted
     leftovers = sum(1 for _ in place.workspace.output.rglob(f"{durable.TEMPORARY}*"))
     return {**counts, "leftovers": leftovers, "seconds_of_a_run": round(seconds, 2)}
 
@@ -193,4 +233,8 @@ def without_facts(place: Place) -> dict[str, bytes]:
 
 if __name__ == "__main__":
     folder, count, start, how = sys.argv[1:]
-    sys.stdout.write(json.dumps(main(Path(folder), int(count), int(start), plain=how == "plain")))
+    if how == "together":
+        report = together(Path(folder))
+    else:
+        report = main(Path(folder), int(count), int(start), plain=how == "plain")
+    sys.stdout.write(json.dumps(report))

@@ -159,7 +159,7 @@ source:
     method: standard
     dataset: digits-train
     images: 600
-    epochs: 6
+    epochs: 4
     batch_size: 60
     learning_rate: 0.01
 loader: timm

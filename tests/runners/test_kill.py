@@ -83,6 +83,18 @@ def test_plain_writes_do_not_pass_the_same_kills(small_root: Path) -> None:
     assert found["wrong"] + found["lost"] + found["failed"] > 0
 
 
+def test_three_runners_at_once(small_root: Path) -> None:
+    """E5, B065: the same cells at the same moment; nobody fails, equal bytes; with locks no shard twice.
+
+    Without locks, as on some network disks, work is done twice and the bytes are the same.
+    """
+    found = drive(small_root, 0, "together")
+    right = {"failed": 0, "twice": 0, "shards": 8, "wrong": 0, "unequal": False}
+    assert found["locks"] == right
+    assert found["no locks"]["twice"] > 0
+    assert {**found["no locks"], "twice": 0} == right
+
+
 @pytest.mark.long
 def test_five_hundred_kills_at_random_moments(small_root: Path) -> None:
     """E1 at night's size."""
