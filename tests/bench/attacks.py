@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -33,6 +34,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a smoke test: tiny sizes, nothing written")
     parser.add_argument("--rounds", type=int, default=None, help="at least 3 (default), 1 with --quick")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of one operation (default 1)")
+    parser.add_argument(
+        "--plain-peers", action="store_true", help="peers get the network in PyTorch's own memory layout"
+    )
     parser.add_argument("--only", nargs="+", choices=[case.id for case in CASES], help="these cases alone")
     parser.add_argument("--write", type=Path, help=f"where the table goes (default {PAGE}, all cases)")
     chosen = parser.parse_args(argv)
@@ -69,23 +73,31 @@ def budgets(stuff: material.Material, wanted: Sequence[Case]) -> dict[cases.Aim,
 
 
 def measure(
-    case: Case, stuff: material.Material, eps: Fraction, *, rounds: int, sizes: Sequence[int]
+    case: Case, stuff: material.Material, eps: Fraction, chosen: argparse.Namespace
 ) -> report.Outcome:
     """One case, from its images to its duels."""
     own, others = SIDES[case.attack]
     role = cases.ROLES[case.aim]
     task = stuff.task(role, images=case.images, eps=eps, steps=case.steps, queries=case.queries)
+    network = stuff.networks[role]
+    theirs = replace(task, classifier=network.plain()) if chosen.plain_peers else task
+    sizes = BATCHES[:1] if chosen.quick else BATCHES
     rows = {}
     for one in (own, *others):
         say(f"{case.id}: batch size of {one.name}")
-        rows[one.name] = choose_rows(one, task, sizes)
+        rows[one.name] = choose_rows(one, task if one is own else theirs, sizes)
     duels = fight(
-        own, others, task, rows=rows, rounds=rounds, progress=lambda text: say(f"{case.id}: {text}")
+        own,
+        others,
+        (task, theirs),
+        rows=rows,
+        rounds=chosen.rounds,
+        progress=lambda text: say(f"{case.id}: {text}"),
     )
     return report.Outcome(
         case=case,
         task=task,
-        network=stuff.networks[role].name,
+        network=network.name,
         ours=own,
         rows=rows,
         clean=report.share(predicted(task, task.images) == task.labels),
@@ -94,10 +106,11 @@ def measure(
     )
 
 
-def notes(outcomes: Sequence[report.Outcome], *, quick: bool) -> list[str]:
+def notes(outcomes: Sequence[report.Outcome], chosen: argparse.Namespace) -> list[str]:
     """What a reader must know beside the numbers."""
-    lines = []
-    if quick:
+    layout = "in PyTorch's own memory layout" if chosen.plain_peers else "laid out as the runner does"
+    lines = [f"Network of the peers: the same weights, {layout}"]
+    if chosen.quick:
         lines.append("A smoke test: sizes are far too small for times to mean anything")
     stand_ins = sorted({outcome.network for outcome in outcomes} - set(material.MODELS.values()))
     if stand_ins:
@@ -125,17 +138,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     top = peak(0.1 if chosen.quick else 2.0)
     wanted = [cases.quick(case) if chosen.quick else case for case in CASES]
     wanted = [case for case in wanted if not chosen.only or case.id in chosen.only]
-    sizes = BATCHES[:1] if chosen.quick else BATCHES
     settle()
     eps = budgets(stuff, wanted)
-    outcomes = [measure(case, stuff, eps[case.aim], rounds=chosen.rounds, sizes=sizes) for case in wanted]
-    remarks = notes(outcomes, quick=chosen.quick)
+    outcomes = [measure(case, stuff, eps[case.aim], chosen) for case in wanted]
+    complaints = [line for outcome in outcomes if (line := outcome.complaint()) is not None]
+    remarks = [*notes(outcomes, chosen), *complaints]
     text = report.markdown(outcomes, peak=top, facts=facts, rounds=chosen.rounds, notes=remarks)
     sys.stdout.write(text)
     if chosen.write is not None:
         chosen.write.parent.mkdir(parents=True, exist_ok=True)
         chosen.write.write_text(text, encoding="utf-8")
-    complaints = [line for outcome in outcomes if (line := outcome.complaint()) is not None]
     sys.stderr.writelines(f"{line}\n" for line in complaints)
     return 1 if complaints else 0
 

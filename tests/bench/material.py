@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -38,7 +39,12 @@ class Network:
 
     name: str
     classifier: nn.Module
+    """As the runner lays it out."""
     classes: int
+
+    def plain(self) -> nn.Module:
+        """A copy with PyTorch's own memory layout, as people have it who load the network themselves."""
+        return deepcopy(self.classifier).to(memory_format=torch.contiguous_format)
 
 
 @dataclass(frozen=True, slots=True)

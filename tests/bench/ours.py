@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from robustboard.benchmarks.attacks import AttackParameters, Model, Perturb
-from robustboard.benchmarks.attacks.apgd import apgd_ce, apgd_targeted
-from robustboard.benchmarks.attacks.fab import fab_targeted
-from robustboard.benchmarks.attacks.square import square
-from robustboard.benchmarks.entries import Attack, AttackSetting
-from robustboard.benchmarks.seeds import Draws
-from robustboard.runners.procedures import checked, measure
+from robustboard.benchmarks.entries import Attack, AttackSetting, Cascade, CascadeStep, Ladder, Procedure
+from robustboard.runners.procedures import measure
 from robustboard.runners.record import CODE_VERSION, RunKey
-from tests.bench.task import Contender, Run, Task
+from tests.bench.task import Contender, Task
 
 KEY = RunKey(
     code=CODE_VERSION,
@@ -34,37 +29,26 @@ KEY = RunKey(
     software={},
 )
 """Names the randomness of the attacks; nothing is stored under it."""
-STANDARD: dict[str, Perturb] = {
-    "apgd-ce": apgd_ce,
-    "apgd-t": apgd_targeted,
-    "fab-t": fab_targeted,
-    "square": square,
-}
-"""The attacks of the standard AutoAttack, each on the images still standing (Croce and Hein 2020)."""
+STANDARD: tuple[Literal["apgd-ce", "apgd-targeted", "fab-targeted", "square"], ...] = (
+    "apgd-ce",
+    "apgd-targeted",
+    "fab-targeted",
+    "square",
+)
+"""The attacks of benchmarks/autoattack-v1.yaml."""
+SCOPE = ("bench",)
 
 
-def ids(task: Task) -> tuple[str, ...]:
-    """Names of the images."""
-    return tuple(f"{number:05d}" for number in range(len(task.labels)))
-
-
-def pgd(task: Task, rows: int) -> Tensor:
-    """PGD as a run does it: clean predictions, attack, checks, judgement; (n,) which images stand."""
-    setting = AttackSetting(
-        datasets=("bench",),
-        budgets=(task.eps,),
-        headline=task.eps,
-        steps=task.steps,
-        relative_step=task.relative_step,
-    )
+def by_runner(task: Task, rows: int, procedure: Procedure, setting: Ladder) -> Tensor:
+    """What a run does: clean predictions, attacks, checks, judgement; (n,) bool, which images stand."""
     table = measure(
-        Attack(kind="attack", attack="pgd", norm="linf", settings=(setting,)),
+        procedure,
         setting,
         classifier=task.classifier,
         classes=None,
         images=task.images.numpy(),
         labels=task.labels.numpy(),
-        ids=ids(task),
+        ids=tuple(f"{number:05d}" for number in range(len(task.labels))),
         key=KEY,
         batch_size=rows,
         device="cpu",
@@ -73,29 +57,30 @@ def pgd(task: Task, rows: int) -> Tensor:
     return right.view(-1, len(task.labels)).all(0)
 
 
-def cascade(attacks: Mapping[str, Perturb]) -> Run:
-    """Attacks one after another, each on the images that stand.
+def pgd(task: Task, rows: int) -> Tensor:
+    """PGD without a random start."""
+    setting = AttackSetting(
+        datasets=SCOPE,
+        budgets=(task.eps,),
+        headline=task.eps,
+        steps=task.steps,
+        relative_step=task.relative_step,
+    )
+    procedure = Attack(kind="attack", attack="pgd", norm="linf", settings=(setting,))
+    return by_runner(task, rows, procedure, setting)
 
-    What an attack proposes is checked and classified afresh, as the runner does.
-    """
 
-    def run(task: Task, rows: int) -> Tensor:
-        model = Model(task.classifier, batch_size=rows)
-        settings = AttackParameters(norm="linf", eps=float(task.eps), steps=task.steps, queries=task.queries)
-        names = ids(task)
-        stands = model.logits(task.images).argmax(1) == task.labels
-        for name, attack in attacks.items():
-            left = stands.nonzero().squeeze(1)
-            if not len(left):
-                break
-            images, labels = task.images[left], task.labels[left]
-            draws = Draws(KEY.digest, tuple(names[row] for row in left.tolist()), name)
-            attempt = attack(model, images.clone(), labels.clone(), settings, draws)
-            stands[left] = model.logits(checked(attempt, images, settings)).argmax(1) == labels
-        return stands
+def autoattack(task: Task, rows: int) -> Tensor:
+    """The standard AutoAttack with the task's iterations and queries."""
+    setting = Ladder(datasets=SCOPE, budgets=(task.eps,), headline=task.eps)
+    return by_runner(task, rows, standard(task, setting), setting)
 
-    return run
+
+def standard(task: Task, setting: Ladder) -> Cascade:
+    """The protocol of AutoAttack with the task's iterations and queries."""
+    steps = tuple(CascadeStep(attack=name, steps=task.steps, queries=task.queries) for name in STANDARD)
+    return Cascade(kind="cascade", norm="linf", attacks=steps, settings=(setting,))
 
 
 PGD = Contender("robustboard", pgd, note="scores any iterate; checks and judgement included")
-AUTOATTACK = Contender("robustboard", cascade(STANDARD), note="checks and judgement included")
+AUTOATTACK = Contender("robustboard", autoattack, note="checks and judgement included")

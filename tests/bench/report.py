@@ -25,7 +25,7 @@ MARGIN = 0.005
 
 INTRODUCTION = """\
 Measured on {day} by `make bench-attacks`; medians of {rounds} round(s), in which ours and each peer take
-turns on the same frozen network and images, in one process; each round turns the order around. Times of
+turns on the same frozen weights and images, in one process; each round turns the order around. Times of
 ours include the clean predictions, the checks of budget and range and the judgement of the attacked images;
 those of the peers are the bare call, and their images are moved into the budget and judged after the clock
 stopped. PGD has no random start. Every contender has the batch size that a short probe found fastest. A

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,11 +14,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robustboard.benchmarks.attacks import AttackParameters, Attempt, Model
-from robustboard.benchmarks.attacks.fgsm import fgsm
-from robustboard.benchmarks.attacks.pgd import pgd
-from robustboard.benchmarks.seeds import Draws
-from tests.bench import attacks, ours, peers, report, timing
+from robustboard import workspace as places
+from robustboard.benchmarks.catalog import load_benchmarks
+from robustboard.benchmarks.entries import Cascade, Ladder
+from robustboard.registry.catalog import load_catalog
+from tests.bench import attacks, material, ours, peers, report, timing
 from tests.bench.cases import CASES, nearest, quick
 from tests.bench.task import Contender, Task, predicted, standing
 from tests.bench.timing import Cost, Duel, Measurement, Peak, Work
@@ -81,7 +83,7 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch, digits: Task) ->
     monkeypatch.setattr(timing, "run", record)
     own, peer = Contender("ours", idle), Contender("peer", idle)
     duels = timing.fight(
-        own, [peer], digits, rows={"ours": 16, "peer": 64}, rounds=3, progress=lambda _text: None
+        own, [peer], (digits, digits), rows={"ours": 16, "peer": 64}, rounds=3, progress=lambda _text: None
     )
 
     assert [name for name, _ in ran] == ["ours", "peer", "peer", "ours", "ours", "peer"]
@@ -148,26 +150,34 @@ def test_pgd_of_ours_is_the_runners(two_class: nn.Module) -> None:
     assert found.tolist() == [False, True, False]
 
 
-def test_a_cascade_is_the_worst_of_its_attacks(digits: Task) -> None:
-    both = ours.cascade({"fgsm": fgsm, "pgd": pgd})(digits, 16)
-    each = [ours.cascade({name: attack})(digits, 64) for name, attack in (("fgsm", fgsm), ("pgd", pgd))]
+def test_autoattack_is_the_protocol_of_the_registry(digits: Task) -> None:
+    """Equal to benchmarks/autoattack-v1.yaml where a task has 100 iterations and 5,000 queries."""
+    workspace = places.find(ROOT)
+    protocol = load_benchmarks(workspace, load_catalog(workspace))["autoattack-v1"].procedure
+    setting = Ladder(datasets=("bench",), budgets=(Fraction(1, 10),), headline=Fraction(1, 10))
+    made = ours.standard(replace(digits, steps=100, queries=5000), setting)
 
-    assert torch.equal(both, each[0] & each[1])
-    assert 0 < int(both.sum()) < int((predicted(digits, digits.images) == digits.labels).sum())
+    assert isinstance(protocol, Cascade)
+    assert (made.norm, made.attacks) == (protocol.norm, protocol.attacks)
 
 
-def test_a_cascade_hands_on_only_the_images_that_stand(digits: Task) -> None:
-    handed: list[int] = []
+def test_autoattack_of_ours_breaks_what_pgd_breaks(digits: Task) -> None:
+    """On a standard network at Linf 1/10; some images stand before the attack, some after it."""
+    few = replace(digits, images=digits.images[:32], labels=digits.labels[:32], steps=20, queries=50)
+    found = ours.autoattack(few, 16)
+    right = predicted(few, few.images) == few.labels
 
-    def spy(
-        model: Model, images: Tensor, labels: Tensor, parameters: AttackParameters, draws: Draws
-    ) -> Attempt:
-        handed.append(len(images))
-        return pgd(model, images, labels, parameters, draws)
+    assert not bool((found & ~ours.pgd(few, 16)).any())
+    assert 0 < int(found.sum()) < int(right.sum())
 
-    ours.cascade({"pgd": pgd, "spy": spy})(digits, 16)
 
-    assert handed == [int(ours.cascade({"pgd": pgd})(digits, 16).sum())]
+def test_plain_networks_answer_the_same(digits: Task) -> None:
+    network = material.Network("net", deepcopy(digits.classifier).to(memory_format=torch.channels_last), 10)
+    plain = network.plain()
+
+    assert all(value.is_contiguous() for value in plain.parameters())
+    assert not all(value.is_contiguous() for value in network.classifier.parameters())
+    torch.testing.assert_close(plain(digits.images), network.classifier(digits.images))
 
 
 @pytest.mark.parametrize(
@@ -287,6 +297,7 @@ def test_the_command_fails_when_ours_is_weaker(
     assert attacks.main(["--only", CASES[0].id, "--write", str(page), "--threads", threads]) == 1
     assert "pgd20-undefended: robust accuracy 100.0 % is more than 0.5 points" in capsys.readouterr().err
     assert page.read_text().startswith("# Attacks beside their peers")
+    assert "- pgd20-undefended: robust accuracy 100.0 %" in page.read_text()
 
 
 @pytest.mark.long

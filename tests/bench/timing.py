@@ -113,20 +113,22 @@ def pairs(peers: int, rounds: int) -> Iterator[tuple[int, bool]]:
 def fight(
     ours: Contender,
     peers: Sequence[Contender],
-    task: Task,
+    tasks: tuple[Task, Task],
     *,
     rows: dict[str, int],
     rounds: int,
     progress: Callable[[str], None],
 ) -> list[Duel]:
-    """Run ours against each peer in alternating pairs."""
+    """Run ours against each peer in alternating pairs; the first task is ours, the second the peers'."""
     duels = [Duel(peer) for peer in peers]
     for number, forward in pairs(len(peers), rounds):
         duel = duels[number]
         progress(f"against {duel.peer.name}")
         for own in (True, False) if forward else (False, True):
             contender = ours if own else duel.peer
-            (duel.ours if own else duel.theirs).append(run(contender, task, rows[contender.name]))
+            (duel.ours if own else duel.theirs).append(
+                run(contender, tasks[0 if own else 1], rows[contender.name])
+            )
     return duels
 
 
