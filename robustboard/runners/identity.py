@@ -101,9 +101,12 @@ def read_sidecar(entry: ModelEntry, workspace: Workspace) -> Sidecar | None:
         return None
     name = workspace.show(path)
     try:
-        return Sidecar.model_validate(jsons.strict(path.read_bytes(), name))
+        sidecar = Sidecar.model_validate(jsons.strict(path.read_bytes(), name))
     except ValidationError as error:
         raise StoreError(f"{name}: damaged: delete it to train again") from error
+    if sidecar.recipe_digest != path.stem:
+        raise StoreError(f"{name}: belongs to another recipe: delete it to train again")
+    return sidecar
 
 
 def locked(entry: ModelEntry, lock: Lock) -> LockedEntry:

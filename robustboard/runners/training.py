@@ -68,8 +68,8 @@ def train(
     if not isinstance(source, TrainedWeights):
         raise CellError("load", f"{entry.id} has no training recipe")
     count = min(source.recipe.images or len(labels), len(labels))
-    pixels = torch.from_numpy(np.ascontiguousarray(images[:count], np.float32))
-    targets = torch.from_numpy(np.ascontiguousarray(labels[:count], np.int64))
+    pixels = torch.from_numpy(np.array(images[:count], np.float32))
+    targets = torch.from_numpy(np.array(labels[:count], np.int64))
     started = time.perf_counter()
     with torch.random.fork_rng(devices=[]), _threads(THREADS), torch.enable_grad():
         torch.manual_seed(source.seed)
@@ -151,7 +151,9 @@ def _fit(
     if steps == 0:
         raise CellError("load", f"expected at least {recipe.batch_size} training images, got {len(labels)}")
     peak = float(recipe.learning_rate)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=peak, weight_decay=float(recipe.weight_decay))
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=peak, weight_decay=float(recipe.weight_decay), fused=True
+    )
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, max_lr=peak, total_steps=recipe.epochs * steps, pct_start=WARM_UP
     )
