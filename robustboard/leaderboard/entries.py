@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.benchmarks.metrics import METRICS
-from robustboard.errors import ContentError, Problem
-from robustboard.fields import EntryId, Line, Name, Prose
+from robustboard.errors import ContentError, Problem, nearest
+from robustboard.fields import EntryId, Line, Name, Prose, refuse
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.folders import Found, by_id, need_folder, read_folder
 from robustboard.registry.references import unknown
@@ -19,17 +20,42 @@ from robustboard.workspace import Workspace
 from robustboard.yamls import Frozen
 
 
+def _shaped(expression: str, expected: str) -> BeforeValidator:
+    """Refuses text that does not match a whole expression, saying what was expected."""
+
+    def check(value: object) -> object:
+        if not isinstance(value, str) or not re.fullmatch(expression, value):
+            raise refuse(expected)
+        return value
+
+    return BeforeValidator(check)
+
+
+_ID = r"[a-z0-9][a-z0-9-]{0,39}"
+_SCORE = r"[a-z0-9_]{1,60}@[A-Za-z0-9./ _-]{1,60}"
+_TITLE = r"\S.{0,39}"
+ColumnId = Annotated[
+    str, Field(pattern=f"^{_ID}$"), _shaped(_ID, "a column id of at most 40 characters a-z 0-9 -")
+]
+ScoreName = Annotated[
+    str, Field(pattern=f"^{_SCORE}$"), _shaped(_SCORE, "METRIC@CONDITION such as robust_accuracy@linf 8/255")
+]
+Title = Annotated[
+    str, Field(pattern=f"^{_TITLE}$"), _shaped(_TITLE, "a heading of at most 40 characters on one line")
+]
+
+
 class Column(Frozen):
     """One number of every model: a score of one benchmark on one dataset."""
 
-    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+    id: ColumnId
     """Names the column for good, in links and downloads."""
-    title: Annotated[Line, Field(max_length=40)]
-    group: Annotated[Line, Field(max_length=40)] | None = None
+    title: Title
+    group: Title | None = None
     """Heading above neighbouring columns of the same group."""
     benchmark: EntryId
     dataset: EntryId
-    score: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,60}@[A-Za-z0-9./ _-]{1,60}$")] | None = None
+    score: ScoreName | None = None
     """METRIC@CONDITION; absent: the result's headline."""
 
 
@@ -63,11 +89,13 @@ class BoardEntry(Frozen):
     @model_validator(mode="after")
     def _check(self) -> BoardEntry:
         ids = [column.id for column in self.columns]
-        for name, values in (("column ids", ids), ("datasets", self.datasets)):
-            if len(set(values)) != len(values):
-                raise ValueError(f"expected {name} without repeats, got {', '.join(values)}")
+        for field, values in (("columns", ids), ("datasets", list(self.datasets))):
+            twice = sorted({value for value in values if values.count(value) > 1})
+            if twice:
+                raise refuse("each one once", field=field, got=f"{twice[0]} again")
         if self.order not in ids:
-            raise ValueError(f"expected order to name a column ({', '.join(ids)}), got {self.order!r}")
+            near = nearest(self.order, ids)
+            raise refuse(f"the id of a column ({', '.join(ids)})", field="order", got=self.order, near=near)
         return self
 
 

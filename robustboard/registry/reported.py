@@ -22,11 +22,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Final, Literal, get_args
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from robustboard import durable, nodes, workspace, yamls
 from robustboard.errors import ContentError, Problem, RobustboardError, UserError, echo, suggestion
-from robustboard.fields import Day, HttpsUrl, Line, Name, Prose, RelativePath
+from robustboard.fields import Day, HttpsUrl, Line, Name, Prose, RelativePath, refuse
 from robustboard.registry.entries import ReportedScore
 from robustboard.registry.folders import read_folder
 from robustboard.workspace import Workspace
@@ -53,6 +53,15 @@ _NUMBER = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,12})?")
 _METRIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
+def _short_commit(value: object) -> object:
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-f]{7,40}", value):
+        raise refuse("a commit hash of 7 to 40 hex digits")
+    return value
+
+
+ShortCommit = Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$"), BeforeValidator(_short_commit)]
+
+
 class ReportedSource(Frozen):
     """Where a table of published numbers comes from, and what to think of it."""
 
@@ -62,7 +71,7 @@ class ReportedSource(Frozen):
     """What was measured, on what, by whom."""
     paper: HttpsUrl | None = None
     homepage: HttpsUrl | None = None
-    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")] | None = None
+    commit: ShortCommit | None = None
     """Of the homepage's repository, from which the numbers were taken."""
     day: Day | None = None
     """Of that commit, or of the publication."""

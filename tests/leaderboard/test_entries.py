@@ -65,7 +65,11 @@ def test_a_board_reads_back(space: Workspace, world: Any) -> None:
             ":4: datasets.1: expected a dataset of label space",
         ),
         ("datasets: [squares]", "datasets: [squars]", "(did you mean squares?)"),
-        ("datasets: [squares]", "datasets: [squares, squares]", "without repeats"),
+        (
+            "datasets: [squares]",
+            "datasets: [squares, squares]",
+            ":4: datasets: expected each one once, got 'squares again'",
+        ),
         (
             "    dataset: squares\n    score",
             "    dataset: paints\n    score",
@@ -73,9 +77,17 @@ def test_a_board_reads_back(space: Workspace, world: Any) -> None:
         ),
         ("benchmark: clean-v1", "benchmark: clean-v2", ":8: columns.0.benchmark: expected a known benchmark"),
         ("robust_accuracy@", "robust_acuracy@", "(did you mean robust_accuracy, "),
-        ("order: pgd", "order: autoattack", "expected order to name a column (clean, pgd), got 'autoattack'"),
-        ("id: pgd", "id: clean", "expected column ids without repeats, got clean, clean"),
-        ("id: pgd", "id: <b>", "columns.1.id: expected"),
+        (
+            "order: pgd",
+            "order: autoattack",
+            ":16: order: expected the id of a column (clean, pgd), got 'autoattack'",
+        ),
+        ("id: pgd", "id: clean", ":5: columns: expected each one once, got 'clean again'"),
+        (
+            "id: pgd",
+            "id: <b>",
+            "columns.1.id: expected a column id of at most 40 characters a-z 0-9 -, got '<b>'",
+        ),
         ("title: PGD", "titel: PGD", "(did you mean title?)"),
         (
             "order: pgd",
