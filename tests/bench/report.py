@@ -183,7 +183,7 @@ def _summary(outcomes: Sequence[Outcome], peak: Peak) -> list[str]:
                 f"{ratio:.2f}",
                 f"{fastest.ratio(wall):.2f}",
                 f"{outcome.operations(fastest.theirs) / outcome.operations(outcome.own):.2f}",
-                f"{target:g}, {'met' if ratio >= target else 'missed'}",
+                "none" if target is None else f"{target:g}, {'met' if ratio >= target else 'missed'}",
                 percent(outcome.robust),
                 percent(outcome.strongest),
                 percent(outcome.share_of_peak(outcome.own, peak)),

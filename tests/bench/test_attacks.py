@@ -250,7 +250,7 @@ def test_the_page_names_what_matters(digits: Task) -> None:
 
 def test_every_case_has_a_quick_form() -> None:
     for case in map(quick, CASES):
-        assert (case.images, case.steps, case.queries) == (24, 4, 20)
+        assert (case.images, case.steps, case.target, case.queries) == (24, 4, None, 20)
 
 
 @pytest.mark.parametrize("words", [["--rounds", "2"], ["--threads", "0"], ["--only", "nothing"]])
