@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import shutil
-import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from robustboard import jsons
+from robustboard.registry.entries import LabelSpace, ModelEntry
 from robustboard.runners.record import RunKey
 from robustboard.runners.store import Store
 from robustboard.workspace import Workspace
 from tests.runners.small import Made, Place, plant_digits
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from robustboard.runners.classifier import Classifier
+    from robustboard.runners.weights import Weights
 
 
 @pytest.fixture
@@ -45,9 +53,7 @@ def trained_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("trained")
     place = Place(plant_digits(root))
     entry = place.catalog.model("tiny")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        locate_weights(entry, workspace=place.workspace, lock=place.lock, train=True)
+    locate_weights(entry, workspace=place.workspace, lock=place.lock, train=True)
     return root
 
 
@@ -57,3 +63,26 @@ def place(trained_root: Path, tmp_path: Path) -> Place:
     root = tmp_path / "place"
     shutil.copytree(trained_root, root)
     return Place(Workspace(root, root))
+
+
+@pytest.fixture
+def readers(place: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, nn.Module]:
+    """Model id → network; models of these ids need no weights, `reader` is registered."""
+    from robustboard.runners import session
+    from robustboard.runners.classifier import Classifier
+    from robustboard.runners.weights import Weights
+    from tests.runners.readers import SPEC, Reader
+
+    networks: dict[str, nn.Module] = {"reader": Reader()}
+    place.model("reader", input=SPEC)
+
+    def locate(entry: ModelEntry, **_: object) -> Weights:
+        return Weights(Path("nowhere"), jsons.digest("test", entry.id))
+
+    def load(entry: ModelEntry, space: LabelSpace, _: Weights, *, allow_plugins: bool) -> Classifier:
+        assert not allow_plugins
+        return Classifier(networks[entry.id], entry.input, len(space.classes))
+
+    monkeypatch.setattr(session, "locate_weights", locate)
+    monkeypatch.setattr(session, "load_classifier", load)
+    return networks

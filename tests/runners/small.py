@@ -90,6 +90,9 @@ def files(folder: Path, *, facts: bool = False) -> dict[str, bytes]:
     }
 
 
+CLEAN = Cell("tiny", "clean-v1", "digits")
+NOISE = Cell("tiny", "noise-v1", "digits")
+PGD = Cell("tiny", "pgd-v1", "digits")
 PROFILE = RunProfile(id="cpu", summary="A test.", device="cpu", batch_size=16, threads=1)
 
 
@@ -198,7 +201,7 @@ citation: UCI digits
 added: 2026-01-31
 """
 DIGITS_LABELS = "name: Digits\nsource: a test\nclasses:\n" + "".join(f"  {n}: {n}\n" for n in range(10))
-CLEAN = """\
+CLEAN_YAML = """\
 name: Clean
 summary: Clean images.
 procedure:
@@ -209,7 +212,7 @@ shard_size: 30
 source: a test
 added: 2026-01-31
 """
-NOISE = """\
+NOISE_YAML = """\
 name: Noise
 summary: Noisy images.
 procedure:
@@ -224,7 +227,7 @@ shard_size: 30
 source: a test
 added: 2026-01-31
 """
-PGD = """\
+PGD_YAML = """\
 name: PGD
 summary: Attacked images.
 procedure:
@@ -255,9 +258,9 @@ def plant_digits(root: Path) -> Workspace:
         "registry/datasets/digits-train.yaml": DIGITS_DATA.format(
             start=0, stop=1197, size=1197, role="train"
         ),
-        "benchmarks/clean-v1.yaml": CLEAN,
-        "benchmarks/noise-v1.yaml": NOISE,
-        "benchmarks/pgd-v1.yaml": PGD,
+        "benchmarks/clean-v1.yaml": CLEAN_YAML,
+        "benchmarks/noise-v1.yaml": NOISE_YAML,
+        "benchmarks/pgd-v1.yaml": PGD_YAML,
         "runners/cpu.yaml": CPU,
     }
     for name, text in texts.items():

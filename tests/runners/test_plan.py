@@ -21,10 +21,10 @@ from robustboard.runners.profiles import Sample
 from robustboard.runners.record import Subset
 from robustboard.runners.store import Store
 from robustboard.workspace import Workspace
-from tests.runners.small import PROFILE, Made, Place
+from tests.runners.small import CLEAN, PROFILE, Made, Place
 
 ROOT = Path(__file__).parents[2]
-CELL = Cell("tiny", "clean-v1", "digits")
+CELL = CLEAN
 
 
 @pytest.fixture

@@ -20,10 +20,7 @@ from robustboard.runners.profiles import Sample
 from robustboard.runners.record import Result, Score
 from robustboard.runners.score import headline, read_result, result_bytes, result_path, write_result
 from robustboard.runners.store import Store
-from tests.runners.small import PROFILE, Place, files
-
-CLEAN = Cell("tiny", "clean-v1", "digits")
-PGD = Cell("tiny", "pgd-v1", "digits")
+from tests.runners.small import CLEAN, PGD, PROFILE, Place, files
 
 
 def run(place: Place, *cells: Cell, **options: Any) -> None:

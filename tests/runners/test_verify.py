@@ -9,13 +9,10 @@ import pytest
 
 from robustboard import jsons
 from robustboard.runners.evaluate import Session, run_cells
-from robustboard.runners.keys import Cell
 from robustboard.runners.score import read_result, result_bytes, result_path
 from robustboard.runners.store import Store
 from robustboard.runners.verify import verify
-from tests.runners.small import PROFILE, Place
-
-PGD = Cell("tiny", "pgd-v1", "digits")
+from tests.runners.small import PGD, PROFILE, Place
 
 
 @pytest.fixture
