@@ -45,6 +45,7 @@ class Page(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
         self.rows: list[list[str]] = []
+        self.places: list[tuple[str, tuple[str, ...]]] = []
         self.feed(text)
         self.close()
         assert self.open == [], f"left open: {self.open}"
@@ -73,6 +74,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text.append(data)
+        self.places.append((data, tuple(self.open)))
         if self.rows and ("td" in self.open or "th" in self.open):
             self.rows[-1][-1] = f"{self.rows[-1][-1]}{data}"
 
@@ -284,6 +286,26 @@ def test_hostile_names_print_as_text(world: Any, site: Any, templates: Any, text
     pages = render(site(results, [CLEAN, {**PGD, "title": text[:40]}], order="pgd"), templates)
     check_all(pages)
     assert text in "".join(Page(pages["m/net.html"]).text)
+
+
+def test_a_name_that_turns_the_reading_direction_is_isolated(
+    world: World, site: Any, templates: Environment
+) -> None:
+    """The registry refuses such names; a page that got one all the same keeps the turn inside the name."""
+    text = "net \u202egpj.exe"
+    for name in ("one", "two"):
+        world.add_model(name)
+        world.models[name] = world.models[name].model_copy(update={"name": text})
+    results = [
+        world.result("one"),
+        world.result("one", "pgd-v1"),
+        world.result("two", undefined=["clean_accuracy"]),
+    ]
+    pages = render(site(results, [CLEAN, PGD]), templates)
+    for path in ("index.html", "board/squares.html", "m/index.html", "b/clean-v1.html"):
+        places = [place for data, place in Page(pages[path]).places if "\u202e" in data]
+        assert places
+        assert all("bdi" in place or place[-1] in ("title", "caption") for place in places)
 
 
 def test_a_hostile_address_stops_the_build(world: Any, site: Any, templates: Any) -> None:
