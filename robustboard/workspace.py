@@ -82,9 +82,7 @@ def _is_workspace(folder: Path) -> bool:
     return (folder / MARK).is_file()
 
 
-def find(
-    explicit: Path | None = None, *, output: Path | None = None, start: Path | None = None
-) -> Workspace:
+def find(explicit: Path | None = None, *, output: Path | None = None, start: Path | None = None) -> Workspace:
     """The workspace to use; `output`, or the variable ROBUSTBOARD_OUTPUT, sends what is made elsewhere.
 
     In this order: `explicit` (the option --workspace), the variable ROBUSTBOARD_WORKSPACE, the
