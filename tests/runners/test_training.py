@@ -37,7 +37,13 @@ STANDARD: dict[str, Any] = {
     "learning_rate": "0.01",
     "shift": 1,
 }
-ADVERSARIAL = {**STANDARD, "method": "fgsm-adversarial", "eps": "1/10", "relative_step": "5/4"}
+ADVERSARIAL = {
+    **STANDARD,
+    "method": "fgsm-adversarial",
+    "eps": "1/10",
+    "relative_step": "5/4",
+    "batch_size": 32,
+}
 
 
 def entry(recipe: dict[str, Any], seed: int = 1, size: int = 8) -> ModelEntry:
@@ -52,7 +58,7 @@ def entry(recipe: dict[str, Any], seed: int = 1, size: int = 8) -> ModelEntry:
                 "name": "resnet18",
                 "arguments": {
                     "layers": (1, 1, 1, 1),
-                    "channels": (8, 16, 24, 32),
+                    "channels": (16, 24, 32, 48),
                     "stem_type": "deep",
                     "stem_width": 8,
                 },
