@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 
 import torch
@@ -14,6 +15,7 @@ from robustboard.runners.record import Facts
 DISTRIBUTIONS = ("robustboard", "torch", "timm", "open_clip_torch", "numpy", "pillow", "pyarrow")
 
 
+@cache
 def environment() -> dict[str, str]:
     """Versions and kind of machine; no host name, path or user."""
     found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
@@ -43,7 +45,7 @@ def shard_facts(
         device=describe(device),
         parameters=parameters,
         macs=macs,
-        environment=environment(),
+        environment=dict(environment()),
         preparation=preparation,
         finished_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
