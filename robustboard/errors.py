@@ -39,6 +39,7 @@ FailureKind = Literal[
 ]
 
 MAX_ECHO = 60
+MAX_NAMES = 8
 
 
 def echo(value: object) -> str:
@@ -95,6 +96,7 @@ class ContentError(UserError):
     """One or more problems in content files, printed one a line, sorted."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
+        """Problems in any order."""
         self.problems: tuple[Problem, ...] = tuple(sorted(set(problems)))
         super().__init__("\n".join(map(str, self.problems)))
 
@@ -103,12 +105,13 @@ class UnknownNameError(UserError):
     """A name that no entry bears."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        """`kind` is what the name should be one of, in words."""
         names = sorted(known)
         near = nearest(name, names)
         if near:
             hint = f"did you mean {', '.join(near)}?"
         elif names:
-            shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+            shown = ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
             hint = f"known: {shown}"
         else:
             hint = "none is registered"
@@ -130,6 +133,7 @@ class CellError(RobustboardError):
     """
 
     def __init__(self, kind: FailureKind, reason: str) -> None:
+        """A failure of that kind, and why."""
         self.kind: FailureKind = kind
         self.reason = reason
         super().__init__(f"{kind}: {reason}")
@@ -145,6 +149,7 @@ class DiskFullError(RobustboardError):
     exit_code: ClassVar[int] = 3
 
     def __init__(self, path: str, needed: int, free: int) -> None:
+        """The file that did not fit, and bytes needed and free."""
         self.needed = needed
         self.free = free
         super().__init__(f"{path}: no room on the disk: {needed} bytes needed, {free} free")

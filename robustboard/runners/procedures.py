@@ -103,8 +103,9 @@ class _Measurement:
             status,
             [""] * len(clean.predicted),
         )
+        blind = any(rung.attack not in WITHOUT_GRADIENTS for rung in rungs)
         for row in rows:
-            status[row] = "no-gradient"
+            status[row] = "no-gradient" if blind else "ok"
         for rung in rungs:
             if not rows.size:
                 break
