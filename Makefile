@@ -6,7 +6,7 @@ endif
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help leaderboard test test-long lint schemas clean
+.PHONY: help leaderboard test test-long lint schemas bench-attacks clean
 
 help:
 	@echo "make leaderboard   install, measure the embedded demo, write site/_build/index.html"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-long     the batteries that take minutes"
 	@echo "make lint          only lint, types and import contracts"
 	@echo "make schemas       rewrite the JSON Schemas under registry/schema"
+	@echo "make bench-attacks our attacks beside those of other libraries, in an environment of their own"
 
 leaderboard: .venv/.installed
 	@$(BIN)/robustboard demo
@@ -34,6 +35,11 @@ lint: .venv/.installed-dev
 
 schemas: .venv/.installed
 	@$(BIN)/python -m robustboard.schemas
+
+bench-attacks: .venv/.installed-dev
+	@sh tests/system-packages.sh
+	@sh tests/bench/make-peers.sh
+	@.venv-peers/bin/python -m tests.bench.attacks
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
