@@ -32,7 +32,7 @@ from tests.runners.small import plant_digits
 STANDARD: dict[str, Any] = {
     "method": "standard",
     "dataset": "digits-train",
-    "epochs": 10,
+    "epochs": 8,
     "batch_size": 64,
     "learning_rate": "0.01",
     "shift": 1,
@@ -128,12 +128,12 @@ def test_only_the_first_images_are_used_when_the_recipe_says_so(digits_train: La
 
 
 def pgd(classifier: Classifier, images: torch.Tensor, labels: torch.Tensor, eps: float) -> torch.Tensor:
-    """Twenty signed steps of eps / 8 from the image itself; independent of the project's attacks."""
+    """Ten signed steps of eps / 4 from the image itself; independent of the project's attacks."""
     moved = images.clone()
-    for _ in range(20):
+    for _ in range(10):
         moved.requires_grad_()
         (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(classifier(moved), labels), moved)
-        moved = moved.detach() + eps / 8 * slope.sign()
+        moved = moved.detach() + eps / 4 * slope.sign()
         moved = images + (moved - images).clamp(-eps, eps)
         moved = moved.clamp(0, 1)
     return moved
@@ -149,7 +149,7 @@ def accuracies(trained: Trained, model: ModelEntry, data: Labelled, folder: Path
         id="digits", name="Digits", source="a test", classes={str(n): str(n) for n in range(10)}
     )
     classifier = load_classifier(model, space, weights)
-    images, labels = map(torch.from_numpy, data)
+    images, labels = (torch.from_numpy(part[:300]) for part in data)
     with torch.no_grad():
         clean = classifier(images).argmax(1) == labels
     attacked = classifier(pgd(classifier, images, labels, 0.1)).argmax(1) == labels
@@ -159,7 +159,7 @@ def accuracies(trained: Trained, model: ModelEntry, data: Labelled, folder: Path
 def test_adversarial_training_pays_under_attack(
     digits_train: Labelled, digits_test: Labelled, tmp_path: Path
 ) -> None:
-    """On 600 digits it never saw: both nets know clean digits, one withstands PGD far better."""
+    """On 300 digits it never saw: both nets know clean digits, one withstands PGD far better."""
     standard, adversarial = entry(STANDARD, size=16), entry(ADVERSARIAL, size=16)
 
     plain = accuracies(train(standard, *digits_train, classes=10), standard, digits_test, tmp_path / "a")

@@ -2,8 +2,9 @@
 
 ROOT/{models,datasets}/ORG/NAME/COMMIT/... holds the files of one commit (40 hex digits). The file
 ROOT/{models,datasets}/ORG/NAME/main names the commit of the branch main; a file `gated` beside it makes every
-download of that repository answer 403. Requests are appended to ROOT/requests.log, one a line: method,
-path, and `token` where an Authorization header came along.
+download of that repository answer 403; a file `answers` makes downloads claim the commit that it holds.
+Requests are appended to ROOT/requests.log, one a line: method, path, and `token` where an Authorization
+header came along.
 """
 
 from __future__ import annotations
@@ -58,9 +59,7 @@ class Repository:
             "tags": [],
             "downloads": 0,
             "likes": 0,
-            "siblings": [
-                {"rfilename": name, "size": path.stat().st_size} for name, path in self.files(commit)
-            ],
+            "siblings": [sibling(name, path) for name, path in self.files(commit)],
         }
 
     def tree(self, commit: str, below: str, *, recursive: bool) -> list[dict[str, Any]] | None:
@@ -83,6 +82,19 @@ class Repository:
                 data = path.read_bytes()
                 entries[name] = {"type": "file", "path": name, "size": len(data), "oid": blob_sha1(data)}
         return list(entries.values()) if entries or not below else None
+
+
+def sibling(name: str, path: Path) -> dict[str, Any]:
+    """A file as the API lists it; weights and tables are large files, whose hash the Hub knows."""
+    data = path.read_bytes()
+    listed: dict[str, Any] = {"rfilename": name, "size": len(data)}
+    if path.suffix in (".safetensors", ".parquet"):
+        listed["lfs"] = {
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "size": len(data),
+            "pointerSize": 130,
+        }
+    return listed
 
 
 def blob_sha1(data: bytes) -> str:
@@ -153,6 +165,9 @@ class Handler(BaseHTTPRequestHandler):
             self.refuse(404, "EntryNotFound", commit)
         else:
             data = (repository.folder / commit / file).read_bytes()
+            answered = repository.folder / "answers"
+            if answered.is_file():
+                commit = answered.read_text().strip()
             headers = {"X-Repo-Commit": commit, "ETag": f'"{blob_sha1(data)}"', "Accept-Ranges": "bytes"}
             part = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
             if part:

@@ -1,0 +1,410 @@
+"""The Hub module against a server on loopback: pinned commits, checked bytes, one line for every fault."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from robustboard.errors import CellError
+from robustboard.registry.entries import HubData, HubWeights, LockedEntry, ModelEntry
+from robustboard.runners import hub as hub_module
+from robustboard.workspace import Workspace
+
+HERE = Path(__file__).resolve().parent
+A, B = "a" * 40, "b" * 40
+REPO = "org/net"
+WEIGHTS = save({"fc.weight": torch.arange(300, dtype=torch.float32)})
+
+
+class Hub:
+    """A served folder, and a process with a fresh cache that asks it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.cache = root / "cache"
+        self.server: subprocess.Popen[str] | None = None
+        self.driver: subprocess.Popen[str] | None = None
+        self.address = "http://127.0.0.1:1"
+
+    def plant(self, commit: str, files: dict[str, bytes], repo: str = REPO, kind: str = "models") -> None:
+        """Lay files at a commit, and point the branch main at it."""
+        for name, data in files.items():
+            path = self.root / kind / repo / commit / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        (self.root / kind / repo / "main").write_text(commit)
+
+    def serve(self) -> None:
+        command = [sys.executable, str(HERE / "sources" / "hub_server.py"), str(self.root)]
+        self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.server.stdout is not None
+        self.address = self.server.stdout.readline().strip()
+
+    def ask(self, function: str, *arguments: Any) -> dict[str, Any]:
+        """The driver's answer; the driver starts with the first question."""
+        if self.driver is None:
+            environment = {
+                **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
+                "HF_ENDPOINT": self.address,
+                "HF_HOME": str(self.cache),
+                "HF_TOKEN": "hf_secret",
+                "PYTHONWARNINGS": "ignore",
+            }
+            self.driver = subprocess.Popen(
+                [sys.executable, str(HERE / "hub_driver.py")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment,
+            )
+        assert self.driver.stdin is not None
+        assert self.driver.stdout is not None
+        self.driver.stdin.write(json.dumps([function, arguments]) + "\n")
+        self.driver.stdin.flush()
+        line = self.driver.stdout.readline()
+        assert line, self.driver.communicate()[1]
+        answer: dict[str, Any] = json.loads(line)
+        assert "\n" not in answer.get("text", "")
+        return answer
+
+    def value(self, function: str, *arguments: Any) -> Any:
+        """What was answered, which must be no error."""
+        answer = self.ask(function, *arguments)
+        assert "value" in answer, answer
+        return answer["value"]
+
+    def stop(self, *, server: bool = True) -> None:
+        """End the driver, and the server too unless told otherwise."""
+        for process in (self.driver, self.server if server else None):
+            if process is not None:
+                process.communicate()
+        self.driver = None
+
+    def requests(self) -> list[str]:
+        log = self.root / "requests.log"
+        return log.read_text().splitlines() if log.is_file() else []
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """A Hub with one model at commit A."""
+    found = Hub(tmp_path / "hub")
+    found.plant(A, {"model.safetensors": WEIGHTS, "README.md": b"# net\n", "pytorch_model.bin": b"pickle"})
+    found.serve()
+    yield found
+    found.stop()
+
+
+def locked(data: bytes = WEIGHTS, path: str = "model.safetensors") -> dict[str, Any]:
+    return {"path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def source(**changes: Any) -> dict[str, Any]:
+    return {"kind": "hub", "repo": REPO, "revision": A, **changes}
+
+
+# Resolving
+
+
+def test_resolve_names_the_commit_and_the_file_that_is_needed(hub: Hub) -> None:
+    """The newest commit for `unresolved`, else the pinned one; never the pickle beside it."""
+    for revision in (A, "unresolved"):
+        found = hub.value("resolve", "model", source(revision=revision))
+        assert found == {"commit": A, "version": None, "files": [locked()]}
+    hub.plant(B, {"model.safetensors": WEIGHTS + b"1"})
+
+    assert hub.value("resolve", "model", source())["commit"] == A
+    moved = hub.value("resolve", "model", source(revision="unresolved"))
+
+    assert moved["commit"] == B
+    assert moved["files"] == [locked(WEIGHTS + b"1")]
+
+
+def test_resolve_takes_config_and_tokenizer_of_an_open_clip_model(hub: Hub) -> None:
+    """Small files have no hash on the Hub; theirs is of the fetched bytes."""
+    files = {
+        "open_clip_config.json": b'{"model_cfg": {}}',
+        "open_clip_model.safetensors": WEIGHTS,
+        "tokenizer.json": b"{}",
+    }
+    hub.plant(A, {**files, "open_clip_pytorch_model.bin": b"x", "model.safetensors": b"y"}, "org/clip")
+
+    found = hub.value("resolve", "model", source(repo="org/clip"))
+
+    assert found["files"] == [locked(data, name) for name, data in files.items()]
+
+
+def test_resolve_takes_the_data_files_of_a_split(hub: Hub) -> None:
+    names = ["big/test-00000-of-00002.parquet", "big/test-00001-of-00002.parquet", "big/train-0.parquet"]
+    hub.plant(
+        A,
+        {name: name.encode() for name in [*names, "small/test-0.parquet", "README.md"]},
+        "org/data",
+        "datasets",
+    )
+    data = {**source(repo="org/data"), "split": "test", "image_column": "image", "label_column": "label"}
+
+    found = hub.value("resolve", "dataset", {**data, "config": "big"})
+
+    assert found == {"commit": A, "version": None, "files": [locked(n.encode(), n) for n in names[:2]]}
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("data/test-00000-of-00001.parquet", True),
+        ("test.parquet", True),
+        ("test/n01440764/1.zip", True),
+        ("test.tar.gz", True),
+        ("data/testing-00000-of-00001.parquet", False),
+        ("data/contest-0.parquet", False),
+        ("data/train-00000-of-00001.parquet", False),
+        ("test.md", False),
+    ],
+)
+def test_data_files_are_told_by_the_names_of_splits(name: str, taken: bool) -> None:  # noqa: FBT001 - a table
+    data = HubData.model_validate(
+        {**source(), "split": "test", "image_column": "image", "label_column": "label"}
+    )
+
+    assert hub_module._needed(data, [name]) == ([name] if taken else [])
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "kind"),
+    [
+        ({"repo": "org/absent"}, "no public repository org/absent", "missing"),
+        ({"revision": B}, "no such commit", "missing"),
+        ({"files": [{"path": "weights.safetensors", "sha256": "0" * 64}]}, "holds no file 'weights", None),
+    ],
+)
+def test_what_the_hub_does_not_have_is_one_line(
+    change: dict[str, Any], words: str, kind: str | None, hub: Hub
+) -> None:
+    answer = hub.ask("resolve", "model", source(**change))
+
+    assert words in answer["text"]
+    assert answer["kind"] == kind
+
+
+# Fetching
+
+
+def test_a_file_is_fetched_once_and_then_taken_from_the_cache(hub: Hub) -> None:
+    """Also when the server is gone; and no token was ever sent though one is set."""
+    first = hub.value("fetch", REPO, A, [locked()])
+    count = len(hub.requests())
+    hub.stop()
+
+    again = hub.value("fetch", REPO, A, [locked()])
+
+    assert again == first
+    assert Path(first["model.safetensors"]).read_bytes() == WEIGHTS
+    assert len(hub.requests()) == count
+    assert not [line for line in hub.requests() if "token" in line]
+    assert all("README" not in line and "pytorch_model" not in line for line in hub.requests())
+
+
+def test_damage_in_the_cache_is_mended_from_the_hub(hub: Hub) -> None:
+    """20 flipped bits and 20 cuts: each time the good bytes come back."""
+    path = Path(hub.value("fetch", REPO, A, [locked()])["model.safetensors"])
+    for number in range(40):
+        data = bytearray(WEIGHTS)
+        if number % 2:
+            data[number * len(data) // 40] ^= 1 << number % 8
+        else:
+            del data[number * len(data) // 40 :]
+        path.resolve().write_bytes(data)
+
+        found = hub.value("fetch", REPO, A, [locked()])
+
+        assert Path(found["model.safetensors"]).read_bytes() == WEIGHTS
+
+
+def test_other_bytes_under_the_same_commit_are_refused(hub: Hub) -> None:
+    """Same size, one bit; also on a second try, and nothing bad stays in the cache."""
+    wrong = bytearray(WEIGHTS)
+    wrong[-1] ^= 1
+    hub.plant(A, {"model.safetensors": bytes(wrong)})
+
+    for _ in range(2):
+        answer = hub.ask("fetch", REPO, A, [locked()])
+        assert answer["kind"] == "hash-mismatch"
+        assert "model.safetensors of org/net: expected SHA-256" in answer["text"]
+
+    assert not list(hub.cache.rglob("model.safetensors"))
+    hub.plant(A, {"model.safetensors": WEIGHTS})
+    assert hub.value("fetch", REPO, A, [locked()])
+
+
+def test_a_server_that_answers_another_commit_is_refused(hub: Hub) -> None:
+    (hub.root / "models" / REPO / "answers").write_text(B)
+
+    answer = hub.ask("fetch", REPO, A, [locked()])
+
+    assert answer["kind"] == "hash-mismatch"
+    assert f"asked for commit {A}, the Hub answered {B}" in answer["text"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../secret", "/etc/passwd", "a/../../b", ".", "..", "a//b", "a\\..\\b", "a\0b", "a b", "x" * 300],
+)
+def test_file_names_that_lead_elsewhere_are_never_asked_for(name: str) -> None:
+    with pytest.raises(CellError, match="no file name that is ever fetched"):
+        hub_module._download(REPO, name, commit=A, kind="model")
+
+
+@pytest.mark.parametrize("revision", ["main", "v1", "aaaaaaa", "refs/pr/1", A.upper(), A + "a"])
+def test_branches_tags_and_short_hashes_are_refused(revision: str) -> None:
+    """B023: only 40 hex digits name what a run used."""
+    with pytest.raises(ValueError, match="40 hex digits"):
+        HubWeights.model_validate(source(revision=revision))
+    with pytest.raises(CellError, match="40 hex digits"):
+        hub_module.fetch(REPO, [], commit=revision)
+
+
+def test_gated_absent_and_unreachable_are_three_different_lines(hub: Hub) -> None:
+    hub.plant(A, {"model.safetensors": WEIGHTS}, "org/gated")
+    (hub.root / "models" / "org/gated" / "gated").touch()
+
+    gated = hub.ask("fetch", "org/gated", A, [locked()])
+    absent = hub.ask("fetch", REPO, A, [locked(path="absent.safetensors")])
+    hub.stop()
+    unreachable = hub.ask("fetch", REPO, A, [locked()])
+
+    assert (gated["kind"], absent["kind"], unreachable["kind"]) == ("gated", "missing", "missing")
+    assert "org/gated is gated: terms must be accepted" in gated["text"]
+    assert "absent.safetensors" in absent["text"]
+    assert f"the Hub at {hub.address} is out of reach" in unreachable["text"]
+
+
+# From an entry to a classifier
+
+MODEL = """\
+name: Net
+source:
+  kind: hub
+  repo: org/net
+  revision: {revision}
+loader: timm
+architecture:
+  name: test_resnet
+label_space: shapes
+input:
+  size: 32
+  normalization: inside
+training:
+  datasets: [nothing]
+license: Apache-2.0
+added: 2026-01-31
+"""
+LABELS = "name: Shapes\nsource: a test\nclasses:\n  sq: square\n  ci: circle\n  tr: triangle\n"
+
+
+def plant_registry(root: Path, revision: str) -> str:
+    for name, text in {
+        "registry/lock.yaml": "{}\n",
+        "registry/labels/shapes.yaml": LABELS,
+        "registry/models/net.yaml": MODEL.format(revision=revision),
+    }.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(root)
+
+
+def network(seed: int) -> torch.nn.Module:
+    import timm
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        found: torch.nn.Module = timm.create_model("test_resnet", num_classes=3).eval()
+    return found
+
+
+def test_an_unresolved_entry_runs_once_it_is_locked(hub: Hub, tmp_path: Path) -> None:
+    """Before: one line with the command. After: the logits of the network that was uploaded."""
+    source_network = network(1)
+    hub.plant(A, {"model.safetensors": save(source_network.state_dict())})
+    root = plant_registry(tmp_path / "place", "unresolved")
+
+    before = hub.ask("locate", root, "net")
+    hub.value("lock", root, "net")
+    after = hub.value("locate", root, "net")
+    found = hub.value("logits", root, "net")
+
+    assert before["kind"] == "unlocked"
+    assert "robustboard lock model/net" in before["text"]
+    assert after["sha256"] == hashlib.sha256(save(source_network.state_dict())).hexdigest()
+    ramp = torch.linspace(0, 1, 3 * 32 * 32).reshape(1, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.allclose(torch.tensor(found), source_network(ramp), atol=1e-6)
+
+
+def test_a_branch_that_moves_changes_nothing_until_it_is_locked_again(hub: Hub, tmp_path: Path) -> None:
+    """B023: commit A stays what runs, also offline; locked again, B is another identity."""
+    hub.plant(A, {"model.safetensors": save(network(1).state_dict())})
+    root = plant_registry(tmp_path / "place", "unresolved")
+    hub.value("lock", root, "net")
+    first = hub.value("locate", root, "net")
+    hub.plant(B, {"model.safetensors": save(network(2).state_dict())})
+
+    assert hub.value("locate", root, "net") == first
+    hub.value("lock", root, "net")
+    second = hub.value("locate", root, "net")
+
+    assert second["sha256"] != first["sha256"]
+    assert B in second["path"]
+    lock = (tmp_path / "place" / "registry" / "lock.yaml").read_text()
+    assert f"commit: {B}" in lock
+
+
+def test_several_files_are_laid_out_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B021: a cached snapshot may hold other files, or lack some; the folder holds the locked ones."""
+    data = {"open_clip_config.json": b"{}", "open_clip_model.safetensors": b"1", "sub/tokenizer.json": b"2"}
+    snapshot = tmp_path / "snapshot"
+    for name, content in {**data, "open_clip_pytorch_model.bin": b"pickle"}.items():
+        (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
+        (snapshot / name).write_bytes(content)
+
+    def local(_repo: str, name: str, *, commit: str, kind: str) -> Path:
+        assert (commit, kind) == (A, "model")
+        return snapshot / name
+
+    monkeypatch.setattr(hub_module, "_download", local)
+    files = [locked(content, name) for name, content in data.items()]
+    found = LockedEntry.model_validate({"commit": A, "files": tuple(files)})
+    entry = ModelEntry.model_validate(
+        {
+            "id": "net",
+            "name": "Net",
+            "source": source(),
+            "loader": "timm",
+            "architecture": {"name": "resnet18"},
+            "label_space": "shapes",
+            "input": {"size": 32, "normalization": "inside"},
+            "training": {"datasets": ("nothing",)},
+            "license": "MIT",
+            "added": "2026-01-31",
+        }
+    )
+    workspace = Workspace(tmp_path, tmp_path)
+
+    for _ in range(2):
+        folder = hub_module.fetch_model(entry, found, workspace)
+
+        laid = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+        assert laid == data
+    assert len(list(folder.parent.iterdir())) == 1
