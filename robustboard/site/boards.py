@@ -56,6 +56,11 @@ class ShownBoard:
     """Why cells have no number or an odd one, a line each."""
     curve: LineChart | None
 
+    @property
+    def measured(self) -> bool:
+        """Whether any row has a number; failures alone do not fill a board."""
+        return any(row.provenance for row in self.board.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class FirstPlace:

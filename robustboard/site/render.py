@@ -70,8 +70,8 @@ def render(site: SiteInput, environment: Environment) -> dict[str, str]:
         name: [published.mention(view, site.reported) for view in board.entry.reported]
         for name, board in site.boards.items()
     }
-    filled = [shown for shown in boards.values() if shown.rows]
-    empty = [shown for shown in boards.values() if not shown.rows]
+    filled = [shown for shown in boards.values() if shown.measured]
+    empty = [shown for shown in boards.values() if not shown.measured]
     pages.add(
         "index.html",
         "index.html.j2",
