@@ -39,7 +39,7 @@ schemas: .venv/.installed
 bench-attacks: .venv/.installed-dev
 	@sh tests/system-packages.sh
 	@sh tests/bench/make-peers.sh
-	@.venv-peers/bin/python -m tests.bench.attacks
+	@OMP_WAIT_POLICY=PASSIVE .venv-peers/bin/python -m tests.bench.attacks $(ARGUMENTS)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
