@@ -4,6 +4,8 @@ ifeq ($(shell command -v $(PYTHON) 2>/dev/null),)
 PYTHON := python3
 endif
 BIN := .venv/bin
+# Two processes of one thread each: more of either only wait for each other on two cores.
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q -n 2 --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help leaderboard test test-long lint schemas bench-attacks clean
@@ -21,11 +23,11 @@ leaderboard: .venv/.installed
 
 test: .venv/.installed-dev lint
 	@sh tests/system-packages.sh
-	@$(BIN)/python -m pytest -q -m "not long"
+	@$(PYTEST) -m "not long"
 
 test-long: .venv/.installed-dev
 	@sh tests/system-packages.sh
-	@$(BIN)/python -m pytest -q -m long
+	@$(PYTEST) -m long
 
 lint: .venv/.installed-dev
 	@$(BIN)/ruff check robustboard tests
