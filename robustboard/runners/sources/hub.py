@@ -54,14 +54,18 @@ class HubImages:
 def read_hub(source: HubData, request: Request) -> Stored:
     """Rows of one split at one commit.
 
-    Raises CellError: `unlocked` without a commit, `gated` where the terms were not accepted,
-    `hash-mismatch` where a file is not the pinned one, AbsentFile where the set is neither in the
-    cache nor within reach.
+    Raises CellError: `unlocked` without a commit or without the SHA-256 of any file, `gated` where
+    the terms were not accepted, `hash-mismatch` where a file is not the pinned one, AbsentFile where
+    the set is neither in the cache nor within reach.
     """
     commit = _commit(source, request)
+    pins = _pins(source, request)
+    # A mirror has no line in the lock; whether it holds the same images shows in their fingerprint.
+    if not pins and source is request.entry.source:
+        raise CellError("unlocked", f"no file of {source.repo} has a known SHA-256 yet; {_mend(request)}")
     token = None if request.entry.gated else False
     with _quiet(), _one_line(source, request), _reach(source, commit) as online:
-        for pin in _pins(source, request):
+        for pin in pins:
             _check(pin, source.repo, commit, request, token=token)
         rows = _load(source, commit, token=token, online=online)
     name = f"{source.repo}, split {source.split}"
@@ -79,16 +83,20 @@ def read_hub(source: HubData, request: Request) -> Stored:
     )
 
 
+def _mend(request: Request) -> str:
+    return f"run `robustboard lock dataset/{request.entry.id}` on a machine with network"
+
+
 def _commit(source: HubData, request: Request) -> str:
     locked = request.locked.commit if request.locked is not None else None
-    mend = f"run `robustboard lock dataset/{request.entry.id}` on a machine with network"
     if source.revision == UNRESOLVED:
         if locked is None:
-            raise CellError("unlocked", f"no commit of {source.repo} is pinned yet; {mend}")
+            raise CellError("unlocked", f"no commit of {source.repo} is pinned yet; {_mend(request)}")
         return locked
     if locked is not None and source is request.entry.source and locked != source.revision:
         raise CellError(
-            "unlocked", f"the entry pins commit {source.revision}, registry/lock.yaml {locked}; {mend}"
+            "unlocked",
+            f"the entry pins commit {source.revision}, registry/lock.yaml {locked}; {_mend(request)}",
         )
     return source.revision
 

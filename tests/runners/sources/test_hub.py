@@ -81,8 +81,16 @@ class Hub:
         pq.write_table(table.replace_schema_metadata(metadata), path)
         return path.read_bytes()
 
+    def line(self, commit: str) -> dict[str, Any]:
+        """The lock of the tiny set at a commit; of made-up bytes where the commit was never put."""
+        path = self.root / "datasets" / "org" / "tiny" / commit / FILE
+        data = path.read_bytes() if path.exists() else b"made up"
+        file = {"path": FILE, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        return {"dataset/tiny": {"commit": commit, "files": [file]}}
+
     def case(self, revision: str = A, *, lock: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-        """What the client is given for one load."""
+        """What the client is given for one load; locked as it lies here unless `lock` says otherwise."""
+        lock = self.line(revision) if lock is None else lock
         source = {"kind": "hub", "repo": "org/tiny", "revision": revision, "split": "test"}
         source |= {"image_column": "image", "label_column": "label", **fields.pop("source", {})}
         entry = {
@@ -100,7 +108,7 @@ class Hub:
         }
         classes = {"cat": "Cat", "dog": "Dog"}
         space = {"id": "animals", "name": "Animals", "source": "made up", "classes": classes}
-        return {"entry": entry, "space": space, "lock": lock or {}, "folder": str(self.folder)}
+        return {"entry": entry, "space": space, "lock": lock, "folder": str(self.folder)}
 
     def load(
         self, *cases: dict[str, Any], online: bool = True, environment: dict[str, str] | None = None
@@ -178,19 +186,33 @@ def test_what_another_program_cached_is_used_if_it_is_the_commit(hub: Hub) -> No
     home = {"HF_HOME": str(hub.folder / "home"), "HF_ENDPOINT": hub.address, "PATH": os.environ["PATH"]}
     code = f"import datasets; datasets.load_dataset('org/tiny', split='test', revision={A!r})"
     subprocess.run([sys.executable, "-c", code], env=home, check=True, capture_output=True)
-    found, other = hub.load(hub.case(A), hub.case(B), online=False)
+    other = hub.case(B, lock={})
+    other["entry"]["mirrors"] = [other["entry"]["source"]]
+    other["entry"]["source"] = {"kind": "npz", "file": {"path": "absent.npz", "sha256": "0" * 64}}
+    found, mirrored = hub.load(hub.case(A), other, online=False)
 
     assert found["labels"] == [1, 0, 0, 1]
-    assert other["kind"] == "missing", "the library itself would have handed over commit A"
-    assert "another commit" in other["reason"]
+    assert mirrored["kind"] == "missing", "the library itself would have handed over commit A"
+    assert "another commit" in mirrored["reason"]
+
+
+@pytest.mark.parametrize("line", [None, {"commit": A}], ids=["no line", "a line without files"])
+def test_bytes_that_nobody_hashed_are_not_fetched(hub: Hub, line: dict[str, Any] | None) -> None:
+    """A commit alone does not say which bytes it means: nothing is asked of the Hub before the lock."""
+    hub.put(A, rows(1), [0, 1, 1, 0])
+    (refused,) = hub.load(hub.case(A, lock={"dataset/tiny": line} if line else {}))
+
+    assert refused["kind"] == "unlocked"
+    assert "run `robustboard lock dataset/tiny` on a machine with network" in refused["reason"]
+    assert not (hub.root / "requests.log").exists() or hub.requests() == []
 
 
 def test_an_unresolved_revision_asks_for_the_lock_and_then_follows_it(hub: Hub) -> None:
     hub.put(A, rows(1), [0, 1, 1, 0])
     refused, follows, contradicts = hub.load(
-        hub.case("unresolved"),
-        hub.case("unresolved", lock={"dataset/tiny": {"commit": A}}),
-        hub.case(A, lock={"dataset/tiny": {"commit": B}}),
+        hub.case("unresolved", lock={}),
+        hub.case("unresolved", lock=hub.line(A)),
+        hub.case(A, lock=hub.line(B)),
     )
 
     assert refused["kind"] == "unlocked"
