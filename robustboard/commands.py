@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.errors import CellError, ContentError, LockError, Problem, UnknownNameError, UserError
 from robustboard.registry.catalog import Catalog, load_catalog
 from robustboard.registry.entries import UNRESOLVED, DatasetEntry, HubData, HubWeights, ModelEntry
+from robustboard.registry.folders import read_folder
 from robustboard.registry.lock import Lock, key_of, read_lock, write_lock
 from robustboard.workspace import Workspace
 
@@ -64,29 +65,30 @@ def load(workspace: Workspace) -> Content:
 
 def check(workspace: Workspace, *, as_json: bool) -> int:
     """Print every problem of every content file; 0 when there is none, else 2."""
-    from robustboard.leaderboard.entries import load_boards  # noqa: PLC0415 - only here
+    from robustboard.leaderboard.entries import BoardEntry, load_boards  # noqa: PLC0415 - only here
     from robustboard.registry.check import check as check_registry  # noqa: PLC0415 - only here
     from robustboard.registry.reported import load_reported  # noqa: PLC0415 - only here
+    from robustboard.runners.profiles import RunProfile  # noqa: PLC0415 - only here
 
-    problems: set[Problem] = {*check_registry(workspace), *benchmark_catalog.check(workspace)}
-    if not problems:
-        try:
+    problems: set[Problem] = {
+        *check_registry(workspace),
+        *benchmark_catalog.check(workspace),
+        *read_folder(workspace, workspace.profiles, lambda _: RunProfile).problems,
+        *read_folder(workspace, workspace.boards, lambda _: BoardEntry).problems,
+    }
+    try:
+        reported = load_reported(workspace)
+        if not problems:
             content = load(workspace)
-            load_boards(workspace, content.catalog, content.benchmarks, load_reported(workspace))
-        except ContentError as error:
-            problems.update(error.problems)
+            load_boards(workspace, content.catalog, content.benchmarks, reported)
+    except ContentError as error:
+        problems.update(error.problems)
     if as_json:
-        console.out_json(
-            [
-                {"file": p.file, "line": p.line, "field": p.field, "message": p.message}
-                for p in sorted(problems)
-            ]
-        )
+        console.out_json([asdict(problem) for problem in sorted(problems)])
     for problem in () if as_json else sorted(problems):
         console.say(str(problem))
     if problems:
         return ContentError.exit_code
-    content = load(workspace)
     console.say(
         f"{len(content.catalog.models)} models, {len(content.catalog.datasets)} datasets,"
         f" {len(content.benchmarks)} benchmarks, {len(content.boards())} boards: no problem"
@@ -336,9 +338,10 @@ def verify(content: Content, *, as_json: bool) -> int:
 def _measured(content: Content, folders: Sequence[Path]) -> tuple[dict[Cell, Result], dict[str, Board]]:
     from robustboard.leaderboard.board import Measured, build_board  # noqa: PLC0415 - imports pandas
     from robustboard.leaderboard.results import read_results  # noqa: PLC0415 - only here
+    from robustboard.runners.failures import read_failures  # noqa: PLC0415 - only here
 
-    results = read_results(folders)
-    measured = Measured.of(results, content.catalog, content.benchmarks)
+    results, failures = read_results(folders), read_failures(content.workspace)
+    measured = Measured.of(results, content.catalog, content.benchmarks, failures)
     boards = {name: build_board(entry, content.catalog, measured) for name, entry in content.boards().items()}
     return results, boards
 

@@ -131,20 +131,30 @@ def test_check_prints_all_faults_of_all_files_at_once(copied: Path, tmp_path: Pa
     model.write_text(model.read_text().replace("loader: timm", "loader: timmm"))
     dataset = copied / "registry" / "datasets" / "digits.yaml"
     dataset.write_text(dataset.read_text() + "colour: red\n")
-    board = copied / "benchmarks" / "pgd-v1.yaml"
-    board.write_text(board.read_text().replace("[1/20, 1/10, 1/5, 3/10]", "[8]", 1))
+    protocol = copied / "benchmarks" / "pgd-v1.yaml"
+    protocol.write_text(protocol.read_text().replace("[1/20, 1/10, 1/5, 3/10]", "[8]", 1))
+    for path, said in (
+        ("leaderboard/boards/digits.yaml", "colour: red\n"),
+        ("runners/cpu.yaml", "colour: red\n"),
+        ("registry/reported/robustbench.yaml", "colour: red\n"),
+    ):
+        (copied / path).write_text((copied / path).read_text() + said)
 
     done = robustboard("check", output=tmp_path, workspace=copied)
 
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     assert all(
-        re.match(r"(registry|benchmarks)/[\w./-]+:\d+: ([\w.]+: )?expected ", line) for line in lines
+        re.match(r"(registry|benchmarks|leaderboard|runners)/[\w./-]+:\d+: ([\w.]+: )?expected ", line)
+        for line in lines
     ), lines
     assert {line.split(":")[0] for line in lines} >= {
         "benchmarks/pgd-v1.yaml",
+        "leaderboard/boards/digits.yaml",
         "registry/datasets/digits.yaml",
         "registry/models/digits-resnet.yaml",
+        "registry/reported/robustbench.yaml",
+        "runners/cpu.yaml",
     }
 
 
