@@ -106,6 +106,10 @@ class PredictionTable:
         for name in ("confidence", "distance"):
             if not np.isfinite(self.column(name)).all():
                 raise StoreError(f"predictions: {name} holds a number that is not finite")
+        if not ((self.column("confidence") >= 0) & (self.column("confidence") <= 1)).all():
+            raise StoreError("predictions: confidence holds a number outside [0, 1]")
+        if (self.column("distance") < 0).any():
+            raise StoreError("predictions: distance holds a negative number")
         statuses = set(self.table.column("status").unique().to_pylist())
         if not statuses <= set(STATUSES):
             raise StoreError(f"predictions: expected status among {STATUSES}, got {sorted(statuses)}")
@@ -200,6 +204,8 @@ class Score(Frozen):
             raise ValueError(f"expected low <= value <= high, got {self.low}, {self.value}, {self.high}")
         if self.correct is not None and self.correct > self.n:
             raise ValueError(f"expected at most n = {self.n} correct, got {self.correct}")
+        if self.correct is not None and (self.n == 0 or self.value != self.correct / self.n):
+            raise ValueError(f"expected the share {self.correct} of {self.n}, got {self.value}")
         return self
 
 

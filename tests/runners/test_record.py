@@ -35,6 +35,9 @@ def table(**changes: Any) -> PredictionTable:
         ({"predicted": np.array([0, -1, 2])}, "a label or predicted class is negative"),
         ({"confidence": np.array([0.5, np.nan, 0.5])}, "confidence holds a number that is not finite"),
         ({"distance": np.array([0.0, np.inf, 0.0])}, "distance holds a number that is not finite"),
+        ({"confidence": np.array([0.5, 1.01, 0.5])}, r"confidence holds a number outside \[0, 1\]"),
+        ({"confidence": np.array([0.5, -0.01, 0.5])}, r"confidence holds a number outside \[0, 1\]"),
+        ({"distance": np.array([0.0, -0.1, 0.0])}, "distance holds a negative number"),
         ({"status": ["ok", "fine", "ok"]}, "expected status among"),
     ],
 )
@@ -84,6 +87,8 @@ UNDEFINED: dict[str, Any] = {"value": None, "low": None, "high": None, "correct"
         {"low": 0.6},
         {"low": None},
         {"correct": 21},
+        {"correct": 11},
+        {"n": 19},
         {"n": -1},
         {"n": True},
         {"n": 20.0},
