@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
@@ -42,8 +44,20 @@ def prepare(device: str, threads: int | None = None) -> torch.device:
     return chosen
 
 
+def forget_peak_memory(device: torch.device) -> None:
+    """Let `peak_memory_bytes` begin anew, so that a small model does not inherit a large one's peak.
+
+    On a CPU this takes Linux; elsewhere the peak stays that of the whole process.
+    """
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory used so far: allocated on the GPU, or resident of this process on a CPU."""
+    """The most memory used since it was forgotten: on the GPU, or resident of this process on a CPU."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from robustboard.benchmarks.conditions import conditions
 from robustboard.runners import facts
+from robustboard.runners.device import forget_peak_memory
 from robustboard.runners.keys import Cell
 from robustboard.runners.outcomes import Outcome, Summary, time_limit
 from robustboard.runners.plan import by_model_and_dataset, passes
@@ -82,6 +83,7 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
     part, samples, model = run.plan.shards[index], job.samples, job.model
     session.reporter.stage(f"{job.cell.name}: shard {index + 1} of {len(run.plan.shards)}")
     classifier = model.classifier
+    forget_peak_memory(session.device)
     started = time.perf_counter()
     table = measure(
         job.benchmark.procedure,

@@ -78,6 +78,8 @@ class Summary:
             self._fail(cells, "store", error)
         except RobustboardError as error:
             self._fail(cells, "load", error)
+        except MemoryError:
+            self._fail(cells, "out-of-memory", "this machine has not enough memory for it")
         except Exception as error:  # noqa: BLE001 - code of models, loaders and libraries may raise anything
             lines = str(error).strip().splitlines()
             self._fail(cells, "load", f"{type(error).__name__}: {lines[0] if lines else 'no message'}")

@@ -184,3 +184,18 @@ def test_a_time_limit_ends_with_its_block() -> None:
     with time_limit(1):
         pass
     time.sleep(1.1)
+
+
+def test_images_that_do_not_fit_into_memory_are_said_to_need_it(
+    place: Place, readers: dict[str, nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels(place, [0], [0])
+    place.model("large", input=SPEC)
+    readers["large"] = Reader()
+
+    def samples(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(evaluate.Session, "samples", samples)
+    cell = Cell("large", "clean-v1", "levels")
+    assert run(place, cell).outcomes[cell].kind == "out-of-memory"
