@@ -140,8 +140,10 @@ class Model:
             for _ in range(average_over - 1):
                 more, further = self._gradient(images[rows], aims[rows], loss)
                 outputs, slope = outputs + more, slope + further
-            logits.append(outputs / average_over)
-            slopes.append(slope / average_over)
+            # Both or neither: where memory runs out in between, the rows are done again.
+            outputs, slope = outputs / average_over, slope / average_over
+            logits.append(outputs)
+            slopes.append(slope)
 
         self._batches(len(images), work)
         self.forward_rows += len(images) * average_over

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from robustboard.benchmarks.attacks.losses import margin
 from robustboard.benchmarks.attacks.model import Model
@@ -98,6 +101,32 @@ def test_a_pass_that_runs_out_of_memory_is_halved(most: int, error: type[Excepti
     assert model.rows <= most
     slopes = Model(Sizes(most, error)).gradients(_images(70), torch.zeros(70, dtype=torch.long), margin)[1]
     assert torch.equal(slopes, torch.full_like(slopes, -2.0))
+
+
+class Scarce(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    """Memory that does not suffice for the first division of a batch of images."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.failed = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if not self.failed and func is torch.ops.aten.div.Tensor and args[0].ndim == 4:
+            self.failed = True
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return func(*args, **(kwargs or {}))
+
+
+def test_memory_that_runs_out_after_a_pass_leaves_no_row_twice() -> None:
+    images, labels = _images(32), torch.zeros(32, dtype=torch.long)
+    wanted = Model(Sizes()).gradients(images, labels, margin)
+    with Scarce() as scarce:
+        logits, slopes = Model(Sizes(), batch_size=32).gradients(images, labels, margin)
+    assert scarce.failed
+    assert torch.equal(logits, wanted[0])
+    assert torch.equal(slopes, wanted[1])
 
 
 def test_no_memory_for_one_image_fails_the_cell() -> None:
