@@ -123,9 +123,9 @@ def mean_share(values: npt.NDArray[np.float64], trials: int) -> tuple[float, flo
     n = values.size
     value = min(math.fsum(values) / n, 1.0)
     spread = value * (1 - value)
-    variance = float(np.var(values, ddof=1)) if n > 1 else 0.0
-    if spread == 0:
+    if spread == 0 or n == 1:  # one image shows nothing of how images vary
         return value, float(n)
+    variance = float(np.var(values, ddof=1))
     independent = float(n * trials)
     return value, independent if variance == 0 else min(max(n * spread / variance, float(n)), independent)
 

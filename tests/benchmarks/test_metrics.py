@@ -74,6 +74,7 @@ def test_repeated_draws_on_an_image_do_not_count_as_images() -> None:
     assert 1600 < metrics.mean_share(free, 5)[1] <= 2000
     assert metrics.mean_share(np.ones(400), 5) == (1.0, 400)
     assert metrics.mean_share(np.full(400, 0.2), 5)[1] == 2000
+    assert metrics.mean_share(np.array([0.2]), 5) == (0.2, 1), "one image does not show how images vary"
 
 
 def test_interval_of_dependent_draws_agrees_with_a_bootstrap_over_images() -> None:
