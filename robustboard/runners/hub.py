@@ -142,15 +142,35 @@ def fetch_model(entry: ModelEntry, locked: LockedEntry, workspace: Workspace) ->
 
 
 def _lay_out(folder: Path, files: dict[str, Path]) -> None:
-    """Make a folder of links to exactly these files: a cached snapshot may hold others, unchecked."""
+    """Make a folder of links to exactly these files: a cached snapshot may hold others, unchecked.
+
+    One that is right already is left alone, as another process may be reading from it.
+    """
+    targets = {name: path.resolve() for name, path in files.items()}
+    if _laid_out(folder) == targets:
+        return
     made = folder.with_name(f"{TEMPORARY}{os.getpid()}-{folder.name}")
     shutil.rmtree(made, ignore_errors=True)
-    for name, path in files.items():
+    for name, target in targets.items():
         make_folder((made / name).parent)
-        (made / name).symlink_to(path.resolve())
+        (made / name).symlink_to(target)
     if folder.exists():
         shutil.rmtree(folder)
-    made.rename(folder)
+    try:
+        made.rename(folder)
+    except OSError:
+        shutil.rmtree(made)
+        if _laid_out(folder) != targets:
+            raise
+
+
+def _laid_out(folder: Path) -> dict[str, Path]:
+    """What the files below a folder are links to; nothing where there is no folder."""
+    return {
+        path.relative_to(folder).as_posix(): path.resolve()
+        for path in folder.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
 
 
 def _needed(source: HubWeights | HubData, present: Iterable[str]) -> list[str]:

@@ -402,9 +402,15 @@ def test_several_files_are_laid_out_alone(tmp_path: Path, monkeypatch: pytest.Mo
     )
     workspace = Workspace(tmp_path, tmp_path)
 
+    made = set()
     for _ in range(2):
         folder = hub_module.fetch_model(entry, found, workspace)
 
         laid = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
         assert laid == data
+        made.add((folder / "open_clip_config.json").lstat().st_ctime_ns)
+    assert len(made) == 1, "a folder that is right stays: another process may be reading from it"
+    (folder / "open_clip_pytorch_model.bin").write_bytes(b"pickle")
+    folder = hub_module.fetch_model(entry, found, workspace)
+    assert not (folder / "open_clip_pytorch_model.bin").exists()
     assert len(list(folder.parent.iterdir())) == 1
