@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from robustboard.workspace import Workspace
 
 INTERRUPTED = 130
+STOPPED = "interrupted; run the same command again to go on"
+DISK_FULL = 3
+UNREADABLE = 2
 
 app = typer.Typer(
     help="Measure the robustness of image classifiers and publish a static leaderboard.",
@@ -288,6 +292,7 @@ def compare(
 def main() -> None:
     """Entry point: expected errors are one readable message on stderr with their exit code."""
     debug = "--debug" in sys.argv[1:]
+    console.spell_out()
     try:
         app(prog_name="robustboard")
     except RobustboardError as error:
@@ -296,9 +301,21 @@ def main() -> None:
         console.say(str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        console.say("interrupted; run the same command again to go on")
+        console.say(STOPPED)
         sys.exit(INTERRUPTED)
+    except SystemExit as stop:
+        # Typer turns Ctrl-C into a silent exit.
+        if isinstance(stop.__context__, typer.Exit) and isinstance(
+            stop.__context__.__cause__, KeyboardInterrupt
+        ):
+            console.say(STOPPED)
+        raise
     except BrokenPipeError:
         # The reader of our output went away (head, less); nothing is wrong with the run.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        if debug:
+            raise
+        console.say(f"{error.filename or 'output'}: {error.strerror or error}")
+        sys.exit(DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else UNREADABLE)

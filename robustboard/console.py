@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterable, Sequence
+
+
+def spell_out() -> None:
+    """Let a stream of a narrow encoding (LC_ALL=C) show escapes for signs it lacks, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def say(text: str) -> None:

@@ -94,7 +94,12 @@ def find(explicit: Path | None = None, *, output: Path | None = None, start: Pat
     """
     found = _content(explicit, (start or Path.cwd()).resolve())
     elsewhere = output or (Path(os.environ[OUTPUT_VARIABLE]) if os.environ.get(OUTPUT_VARIABLE) else None)
-    return found if elsewhere is None else Workspace(found.content, elsewhere.resolve())
+    if elsewhere is None:
+        return found
+    folder = elsewhere.resolve()
+    if any(path.exists() and not path.is_dir() for path in (folder, *folder.parents)):
+        raise WorkspaceError(f"{elsewhere}: expected a folder for what is made, got a file")
+    return Workspace(found.content, folder)
 
 
 def _content(explicit: Path | None, here: Path) -> Workspace:

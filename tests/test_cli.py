@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from robustboard.cli import app
+from robustboard import commands
+from robustboard.cli import app, main
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = [
@@ -213,3 +214,44 @@ def test_version_and_module_agree(tmp_path: Path) -> None:
     from robustboard import __version__
 
     assert robustboard("--version", output=tmp_path).stdout == f"robustboard {__version__}\n"
+
+
+def test_a_terminal_of_a_narrow_encoding_gets_escapes_not_a_traceback(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "robustboard", "--workspace", str(ROOT), "board", "digits"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "ROBUSTBOARD_OUTPUT": str(tmp_path)},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"\xb1" in done.stdout
+
+
+def test_a_full_disk_behind_stdout_is_one_line(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "robustboard", "--workspace", str(ROOT), "list"],
+            env=os.environ | {"ROBUSTBOARD_OUTPUT": str(tmp_path)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (3, b"output: No space left on device\n")
+
+
+def test_ctrl_c_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Exit code 130 and one line, also where the command line library would leave in silence."""
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "load", stop)
+    monkeypatch.setattr(sys, "argv", ["robustboard", "--output", str(tmp_path), "list"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 130
+    assert capfd.readouterr().err == "interrupted; run the same command again to go on\n"

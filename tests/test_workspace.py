@@ -62,3 +62,10 @@ def test_paths_are_shown_relative_to_the_workspace(tmp_path: Path) -> None:
     assert place.show(tmp_path / "content" / "registry" / "x.yaml") == "registry/x.yaml"
     assert place.show(tmp_path / "output" / "runs") == "runs"
     assert place.show(tmp_path / "z") == (tmp_path / "z").as_posix()
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_an_output_that_is_or_lies_below_a_file_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(WorkspaceError, match="expected a folder for what is made, got a file"):
+        workspace.find(make(tmp_path / "space"), output=tmp_path / name)

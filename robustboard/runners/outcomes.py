@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
@@ -24,6 +25,8 @@ from robustboard.runners.failures import clear_failure, write_failure
 from robustboard.runners.keys import Cell
 from robustboard.runners.progress import Reporter
 from robustboard.workspace import Workspace
+
+logger = logging.getLogger(__name__)
 
 INTERRUPTED = 130
 MAX_REASON = 300
@@ -92,7 +95,14 @@ class Summary:
             if cell not in self.outcomes:
                 self.add(cell, Outcome("failed", text, kind))
                 if kind != "disk-full":
-                    write_failure(self._workspace, cell, kind, text)
+                    self._keep(cell, kind, text)
+
+    def _keep(self, cell: Cell, kind: FailureKind, text: str) -> None:
+        try:
+            write_failure(self._workspace, cell, kind, text)
+        except StoreError as error:
+            # Where nothing can be written the summary still tells it, and the other cells are still tried.
+            logger.warning("the failure of %s is not kept: %s", cell.name, error)
 
     @contextmanager
     def until_stopped(self) -> Iterator[None]:

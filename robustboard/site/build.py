@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import robustboard
-from robustboard import jsons
+from robustboard import durable, jsons
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.errors import UserError, WorkspaceError
 from robustboard.leaderboard.board import Measured, build_board
@@ -92,6 +92,7 @@ def _earlier(output: Path) -> frozenset[str]:
     """Files that an earlier build wrote here. Raises UserError for a folder that is not its own."""
     if output.is_symlink() or (output.exists() and not output.is_dir()):
         raise UserError(f"{output}: expected a folder to write the site to, got a link or a file")
+    durable.sweep(output)  # a build killed at its first file left only that, half-written
     if not output.exists() or not any(output.iterdir()):
         return frozenset()
     marker = output / MARKER
@@ -114,11 +115,12 @@ def _inside(name: str) -> bool:
 
 
 def _mark(output: Path, names: Iterable[str]) -> None:
-    (output / MARKER).write_bytes(jsons.canonical({"files": sorted(names)}))
+    durable.write(output / MARKER, jsons.canonical({"files": sorted(names)}))
 
 
 def _write(output: Path, files: Mapping[str, bytes], earlier: frozenset[str]) -> Built:
-    output.mkdir(parents=True, exist_ok=True)
+    for folder in {(output / name).parent for name in files}:
+        durable.sweep(folder)
     # A build that is killed half-way must find its own files again: the marker goes first.
     _mark(output, earlier | set(files))
     written = 0
@@ -126,8 +128,7 @@ def _write(output: Path, files: Mapping[str, bytes], earlier: frozenset[str]) ->
         path = output / name
         if _target(output, path).is_file() and path.read_bytes() == data:
             continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        durable.write(path, data)
         written += 1
     gone = sorted(earlier - set(files))
     for name in gone:
@@ -145,7 +146,7 @@ def _target(output: Path, path: Path) -> Path:
 
 
 def _remove(output: Path, path: Path) -> None:
-    _target(output, path).unlink(missing_ok=True)
+    durable.remove(_target(output, path))
     folder = path.parent
     while folder != output and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()

@@ -199,3 +199,16 @@ def test_images_that_do_not_fit_into_memory_are_said_to_need_it(
     monkeypatch.setattr(evaluate.Session, "samples", samples)
     cell = Cell("large", "clean-v1", "levels")
     assert run(place, cell).outcomes[cell].kind == "out-of-memory"
+
+
+def test_a_failure_that_cannot_be_kept_does_not_end_the_run(place: Place) -> None:
+    """Where the folder of failures cannot be written, other cells are measured all the same."""
+    absent = place.catalog.dataset("digits").model_copy(
+        update={"id": "absent", "source": FolderData(kind="folder", path="absent")}
+    )
+    place.catalog = replace(place.catalog, datasets={**place.catalog.datasets, "absent": absent})
+    place.workspace.runs.mkdir(parents=True, exist_ok=True)
+    (place.workspace.runs / "failed").write_text("a file in its place")
+    summary = run(place, Cell("tiny", "clean-v1", "absent"), CLEAN)
+    assert summary.text().splitlines()[-1] == "1 ok, 0 skipped (already done), 1 failed"
+    assert summary.exit_code == 1

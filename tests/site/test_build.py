@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from robustboard.benchmarks.catalog import load_benchmarks
-from robustboard.errors import UserError, WorkspaceError
+from robustboard.errors import StoreError, UserError, WorkspaceError
 from robustboard.registry.catalog import load_catalog
 from robustboard.site.build import MARKER, Built, build
 from robustboard.workspace import Workspace
@@ -132,3 +136,38 @@ def test_missing_templates_are_an_error_not_an_empty_site(tmp_path: Path) -> Non
     with pytest.raises(WorkspaceError, match="templates"):
         make(tmp_path / "site", space)
     assert not (tmp_path / "site").exists()
+
+
+def test_half_written_files_of_a_killed_build_are_swept_and_never_lock_the_folder(tmp_path: Path) -> None:
+    """What kill -9 leaves at the first and at any later file is no reason to refuse, and is never published."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        dead.wait()
+    host = "".join(c if c.isalnum() else "_" for c in socket.gethostname())
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / f".partial-{host}-{dead.pid}-00").write_text("{")
+    make(site)
+    (site / "m" / f".partial-{host}-{dead.pid}-01").write_text("<html")
+    make(site)
+    assert not list(site.rglob(".partial-*"))
+
+
+def test_the_marker_is_whole_at_every_moment(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that dies while it writes leaves the old marker or the new one, so the next one goes on."""
+    (output / "index.html").write_text("old")
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", die)
+    with pytest.raises(KeyboardInterrupt):
+        make(output)
+    monkeypatch.undo()
+    make(output)
+    assert (output / "index.html").read_text() != "old"
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match="cannot write: Not a directory"):
+        make(tmp_path / "file" / "site")
