@@ -115,6 +115,8 @@ def test_the_oldest_allowed_versions_run_the_demo_path(tmp_path: Path) -> None:
         ["--help"],
         ["check"],
         ["run", "-m", "digits-resnet", "-b", "pgd-v1", "--profile", "smoke"],
+        ["board"],
+        ["site"],
     ):
         done = subprocess.run(
             [sys.executable, "-m", "robustboard", *arguments],
