@@ -56,7 +56,7 @@ def echo(value: object) -> str:
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """At most `count` of the known names that look most like `name`, best first."""
-    return difflib.get_close_matches(name, sorted(known), n=count, cutoff=0.6)
+    return difflib.get_close_matches(name, sorted(set(known)), n=count, cutoff=0.6)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

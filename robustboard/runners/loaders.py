@@ -96,7 +96,7 @@ def _check_head(stored: State, heads: frozenset[str], classes: int) -> None:
 
 
 def _check_fit(stored: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Raise CellError (load) unless names and shapes are the same on both sides."""
+    """Raise CellError (load) unless names, shapes and kinds of numbers are the same on both sides."""
     missing = [name for name in wanted if name not in stored]
     surplus = [name for name in stored if name not in wanted]
     if missing or surplus:
@@ -113,6 +113,19 @@ def _check_fit(stored: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> No
                 f"the weights do not fit the architecture: {echo(name)} has shape {tuple(tensor.shape)},"
                 f" expected {tuple(wanted[name].shape)}",
             )
+        # Copying would cut fractions and imaginary parts off without a word; a width may differ.
+        if _number(tensor) != _number(wanted[name]):
+            raise CellError(
+                "load",
+                f"the weights do not fit the architecture: {echo(name)} holds {_number(tensor)} numbers,"
+                f" expected {_number(wanted[name])}",
+            )
+
+
+def _number(tensor: Tensor) -> str:
+    if tensor.is_complex():
+        return "complex"
+    return "floating-point" if tensor.is_floating_point() else "whole"
 
 
 def _plugin(name: str, *, allowed: bool) -> Loader:

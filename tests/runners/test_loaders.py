@@ -118,6 +118,18 @@ def test_surplus_and_misshapen_tensors_are_refused(tmp_path: Path) -> None:
         load_classifier(entry(), space(10), stored(tmp_path / "b.safetensors", misshapen))
 
 
+@pytest.mark.parametrize(("kind", "said"), [(torch.int64, "whole"), (torch.complex64, "complex")])
+def test_another_kind_of_number_is_refused_not_cut(tmp_path: Path, kind: torch.dtype, said: str) -> None:
+    """Fractions and imaginary parts would be lost in silence; half precision is the same kind."""
+    state = network(10).state_dict()
+    other = {**state, "conv1.weight": state["conv1.weight"].to(kind)}
+    half = {**state, "conv1.weight": state["conv1.weight"].half()}
+
+    with pytest.raises(CellError, match=rf"'conv1\.weight' holds {said} numbers, expected floating-point"):
+        load_classifier(entry(), space(10), stored(tmp_path / "a.safetensors", other))
+    load_classifier(entry(), space(10), stored(tmp_path / "b.safetensors", half))
+
+
 def test_a_pickle_from_a_data_folder_is_refused(tmp_path: Path) -> None:
     """Only a package's file, which the entry names by hash, may be a pickle."""
     torch.save(network(10).state_dict(), tmp_path / "small.pth")

@@ -31,6 +31,9 @@ class FolderImages:
         name = self.paths[row]
         try:
             path = self.root / name
+            if path.exists() and not path.is_file():
+                # Opening a pipe would wait for ever.
+                raise CellError("decode", f"{name}: expected a regular file")
             if path.stat().st_size > MAX_BYTES:
                 raise CellError("decode", f"{name}: expected at most {MAX_BYTES} bytes")
             return path.read_bytes()

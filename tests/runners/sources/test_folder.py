@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,3 +169,10 @@ def test_a_file_that_vanishes_under_way_is_named(lab: Any, png: Encode) -> None:
 
     with pytest.raises(CellError, match=r"a/1\.png: cannot be read: No such file"):
         samples.pixels([0])
+
+
+def test_a_pipe_among_the_images_is_refused_not_waited_for(lab: Any) -> None:
+    (lab.data / "set" / "a").mkdir(parents=True)
+    os.mkfifo(lab.data / "set" / "a" / "1.png")
+
+    assert "a/1.png: expected a regular file" in refusal(lab, entry(lab, 1), "decode")

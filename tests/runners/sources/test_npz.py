@@ -117,3 +117,21 @@ def test_another_archive_than_the_pinned_one_is_refused(lab: Any) -> None:
     (lab.data / "set.npz").write_bytes(archive(images=IMAGES, labels=LABELS[::-1]))
 
     assert "set.npz: expected SHA-256" in refusal(lab, wanted, "hash-mismatch")
+
+
+def test_a_header_that_is_no_literal_is_refused(lab: Any) -> None:
+    """Its text goes through a tokenizer, which has errors of its own."""
+    header = b"(" * 200
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as made:
+        made.writestr("images.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+
+    assert "set.npz: not a NumPy archive" in refusal(lab, put(lab, buffer.getvalue()), "decode")
+
+
+def test_a_member_without_its_suffix_is_refused(lab: Any) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as made:
+        made.writestr("images", b"")
+
+    assert "set.npz: not a NumPy archive" in refusal(lab, put(lab, buffer.getvalue()), "decode")
