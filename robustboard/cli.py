@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from robustboard.workspace import Workspace
 
 INTERRUPTED = 130
+DEFAULT_PROFILE = "cpu"
 STOPPED = "interrupted; run the same command again to go on"
 DISK_FULL = 3
 UNREADABLE = 2
@@ -58,7 +59,7 @@ Benchmarks = Annotated[
     list[str] | None, typer.Option("--benchmark", "-b", help="Benchmark id; repeat for more.")
 ]
 Datasets = Annotated[list[str] | None, typer.Option("--dataset", "-d", help="Dataset id; repeat for more.")]
-Profile = Annotated[str, typer.Option(help="Run profile, a file under runners/.")]
+Profile = Annotated[str | None, typer.Option(help="Run profile, a file under runners/; cpu when absent.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Plugins = Annotated[
     bool, typer.Option("--allow-plugins", help="Load third-party loaders (entry points run code).")
@@ -161,7 +162,7 @@ def plan(
     model: Models = None,
     benchmark: Benchmarks = None,
     dataset: Datasets = None,
-    profile: Profile = "cpu",
+    profile: Profile = None,
     *,
     allow_plugins: Plugins = False,
     as_json: AsJson = False,
@@ -172,7 +173,9 @@ def plan(
     """
     from robustboard import commands  # noqa: PLC0415 - not paid by --help
 
-    wanted = commands.Wanted(model or [], benchmark or [], dataset or [], profile, allow_plugins)
+    wanted = commands.Wanted(
+        model or [], benchmark or [], dataset or [], profile or DEFAULT_PROFILE, allow_plugins
+    )
     commands.show_plan(context.obj.content(), wanted, as_json=as_json)
 
 
@@ -182,7 +185,7 @@ def run(
     model: Models = None,
     benchmark: Benchmarks = None,
     dataset: Datasets = None,
-    profile: Profile = "cpu",
+    profile: Profile = None,
     *,
     smoke: Annotated[bool, typer.Option("--smoke", help="Short for --profile smoke.")] = False,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Instead of the profile's.")] = None,
@@ -204,7 +207,9 @@ def run(
     """
     from robustboard import commands  # noqa: PLC0415 - not paid by --help
 
-    name = "smoke" if smoke else profile
+    if smoke and profile not in (None, "smoke"):
+        raise typer.BadParameter(f"expected --smoke or --profile {profile}, got both")
+    name = "smoke" if smoke else profile or DEFAULT_PROFILE
     wanted = commands.Wanted(model or [], benchmark or [], dataset or [], name, allow_plugins)
     code = commands.run(
         context.obj.content(),

@@ -15,7 +15,7 @@ from robustboard.errors import CellError, ContentError, LockError, Problem, Unkn
 from robustboard.registry.catalog import Catalog, load_catalog
 from robustboard.registry.entries import UNRESOLVED, DatasetEntry, HubData, HubWeights, ModelEntry
 from robustboard.registry.folders import read_folder
-from robustboard.registry.lock import Lock, key_of, read_lock, write_lock
+from robustboard.registry.lock import Lock, add_line, key_of, read_lock
 from robustboard.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -183,15 +183,15 @@ def lock(content: Content, names: Sequence[str]) -> int:
     from robustboard.runners.sources.places import find_data  # noqa: PLC0415 - only here
 
     resolver = Resolver(lambda path: find_data(path, content.workspace), hub.resolve)
-    current, failed = content.lock, 0
+    failed = 0
     for entry in _chosen(content, names):
         try:
-            current = current.replace({key_of(entry): resolver.resolve(entry)})
+            found = resolver.resolve(entry)
         except (LockError, CellError) as error:
             console.say(f"failed: {error}")
             failed += 1
             continue
-        write_lock(content.workspace, current)
+        add_line(content.workspace, key_of(entry), found)
         console.say(f"locked {key_of(entry)}")
     return 1 if failed else 0
 
@@ -301,7 +301,7 @@ def demo(content: Content, *, quiet: bool) -> int:
     profile = load_profile(place, wanted.profile)
     code = _measure(sandbox, _cells(sandbox, wanted), profile, wanted, quiet=quiet, use_committed=False)
     write_site(
-        content, place.site_output, [place.committed_results, place.results, sandbox.workspace.results]
+        sandbox, place.site_output, [place.committed_results, place.results, sandbox.workspace.results]
     )
     show_board(sandbox, "digits", as_json=False)
     return code

@@ -92,7 +92,11 @@ def find(explicit: Path | None = None, *, output: Path | None = None, start: Pat
     Raises WorkspaceError when a named folder is no workspace, or when nothing is found: an
     absent registry is never an empty one.
     """
-    found = _content(explicit, (start or Path.cwd()).resolve())
+    try:
+        here = (start or Path.cwd()).resolve()
+    except FileNotFoundError:
+        raise WorkspaceError("the working folder has been deleted: change to one that exists") from None
+    found = _content(explicit, here)
     elsewhere = output or (Path(os.environ[OUTPUT_VARIABLE]) if os.environ.get(OUTPUT_VARIABLE) else None)
     if elsewhere is None:
         return found

@@ -185,6 +185,15 @@ def write_lock(workspace: Workspace, lock: Lock) -> None:
     durable.write(path, data)
 
 
+def add_line(workspace: Workspace, key: str, found: LockedEntry) -> None:
+    """Put one line into registry/lock.yaml as it is now: lines that others wrote meanwhile stay.
+
+    Raises LockError like `write_lock`, and ContentError for a lock that cannot be read.
+    """
+    with durable.exclusive(workspace.registry):
+        write_lock(workspace, read_lock(workspace).replace({key: found}))
+
+
 def lock_problems(
     workspace: Workspace,
     models: Mapping[str, ModelEntry],

@@ -67,10 +67,6 @@ class Plan:
 
     cells: tuple[Planned, ...]
 
-    def to_run(self) -> list[Cell]:
-        """Cells that a run would measure."""
-        return [planned.cell for planned in self.cells if planned.state in ("wanted", "untrained")]
-
     def counts(self) -> dict[State, int]:
         """State → number of cells."""
         return dict(Counter(planned.state for planned in self.cells))

@@ -158,6 +158,11 @@ def _curve(
     return [*ends, _mean("area_under_curve", kind, areas, trials * len(budgets))]
 
 
+def _needs_no_gradient(procedure: Attack | Cascade) -> bool:
+    """Whether one of the attacks asks for outputs only, so that no model is out of its reach."""
+    return isinstance(procedure, Cascade) and any(step.attack == "square" for step in procedure.attacks)
+
+
 def _attack_scores(procedure: Attack | Cascade, steps: Sequence[Condition], columns: _Columns) -> list[Score]:
     clean = columns.right[CLEAN]
     scores: list[Score] = []
@@ -166,7 +171,7 @@ def _attack_scores(procedure: Attack | Cascade, steps: Sequence[Condition], colu
     for step in steps:
         robust: Flags = np.logical_and(clean, columns.right[step.name])
         blind = np.equal(columns.status[step.name][clean], BLIND).astype(np.bool_)
-        if blind.size and blind.all():
+        if blind.size and blind.all() and not _needs_no_gradient(procedure):
             score = _undefined("robust_accuracy", step.name, robust.size, NO_GRADIENT)
             rate = _undefined("attack_success_rate", step.name, blind.size, NO_GRADIENT)
         else:

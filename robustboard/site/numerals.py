@@ -9,7 +9,6 @@ from robustboard.runners.record import Score
 
 NBSP = "\u00a0"
 EN_DASH = "\u2013"
-MINUS = "\u2212"
 PREFIXES = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 MINUTE = 60
 

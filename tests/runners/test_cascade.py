@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from fractions import Fraction
 
 import numpy as np
@@ -11,10 +12,11 @@ from torch import Tensor, nn
 
 from robustboard.benchmarks import attacks
 from robustboard.benchmarks.attacks import AttackParameters, Attempt, Model
-from robustboard.benchmarks.entries import Cascade, CascadeStep, Ladder
+from robustboard.benchmarks.entries import BenchmarkEntry, Cascade, CascadeStep, Ladder
 from robustboard.benchmarks.seeds import Draws
 from robustboard.registry.entries import Norm
 from robustboard.runners.record import RunKey
+from robustboard.runners.scoring import scores
 from tests.runners.measuring import NORMS, Labelled, flat, pgd, right, run
 
 STANDARD = ("apgd-ce", "apgd-targeted", "fab-targeted", "square")
@@ -101,3 +103,24 @@ def test_a_cascade_is_never_weaker_than_pgd(
 def test_an_attack_that_asks_for_no_gradient_cannot_miss_one(two_class: nn.Module, run_key: RunKey) -> None:
     table = run(cascade("1/20", names=("square",)), two_class, flat(0.52, 0.70), np.array([0, 0]), run_key)
     assert list(table.only("linf 1/20").column("status")) == ["ok", "ok"]
+
+
+def test_square_reaches_a_model_without_gradient_so_its_accuracy_is_defined(run_key: RunKey) -> None:
+    """A model that rounds its input gives no gradient; one that attacks outputs alone still says something."""
+
+    class Rounded(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            level = (images.flatten(1).sum(1) - 2).sign()
+            return torch.stack([level, -level], dim=1)
+
+    day = date(2026, 1, 1)
+    for names, value in ((("apgd-ce", "square"), 1.0), (("apgd-ce",), None)):
+        procedure = cascade("1/20", names=names, steps=2)
+        entry = BenchmarkEntry(
+            id="x-v1", name="X", summary="x", procedure=procedure, source="definition", added=day
+        )
+        table = run(procedure, Rounded(), flat(0.70), np.array([0]), run_key)
+        found, _ = scores(entry, procedure.settings[0], table)
+        (robust,) = [s for s in found if (s.metric, s.condition) == ("robust_accuracy", "linf 1/20")]
+
+        assert robust.value == value
