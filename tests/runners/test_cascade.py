@@ -106,7 +106,7 @@ def test_an_attack_that_asks_for_no_gradient_cannot_miss_one(two_class: nn.Modul
 
 
 def test_square_reaches_a_model_without_gradient_so_its_accuracy_is_defined(run_key: RunKey) -> None:
-    """A model that rounds its input gives no gradient; one that attacks outputs alone still says something."""
+    """Where the input is rounded there is no gradient; an attack on outputs alone still says something."""
 
     class Rounded(nn.Module):
         def forward(self, images: Tensor) -> Tensor:
