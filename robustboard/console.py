@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
+
+NARROWEST = 8
+"""Characters a column of a drawn table, gap and all; in less, cells would be cut away to nothing."""
 
 
 def spell_out() -> None:
@@ -32,8 +36,8 @@ def out_json(value: object) -> None:
 
 
 def out_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> None:
-    """A table on stdout, as wide as the terminal; plain columns when stdout is a file or pipe."""
-    if not sys.stdout.isatty():
+    """A table on stdout, as wide as the terminal; plain columns for a file, a pipe or a very narrow one."""
+    if not sys.stdout.isatty() or shutil.get_terminal_size().columns < NARROWEST * len(headings):
         out("\t".join(headings))
         for row in rows:
             out("\t".join(row))

@@ -69,3 +69,11 @@ def test_an_output_that_is_or_lies_below_a_file_is_refused_at_once(tmp_path: Pat
     (tmp_path / "file").write_text("x")
     with pytest.raises(WorkspaceError, match="expected a folder for what is made, got a file"):
         workspace.find(make(tmp_path / "space"), output=tmp_path / name)
+
+
+def test_a_deleted_working_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(WorkspaceError, match="the working folder has been deleted"):
+        workspace.find()

@@ -185,8 +185,8 @@ def write_lock(workspace: Workspace, lock: Lock) -> None:
     durable.write(path, data)
 
 
-def add_line(workspace: Workspace, key: str, found: LockedEntry) -> None:
-    """Put one line into registry/lock.yaml as it is now: lines that others wrote meanwhile stay.
+def add_line(workspace: Workspace, key: str, found: LockedEntry | None) -> None:
+    """Put one line into registry/lock.yaml as it is now, or take it out; lines of others stay, however new.
 
     Raises LockError like `write_lock`, and ContentError for a lock that cannot be read.
     """

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from robustboard.errors import ContentError, LockError
 from robustboard.registry.catalog import load_catalog
 from robustboard.registry.entries import DatasetEntry, LockedEntry, LockedFile, ModelEntry
-from robustboard.registry.lock import Lock, lock_bytes, read_lock, write_lock
+from robustboard.registry.lock import Lock, add_line, lock_bytes, read_lock, write_lock
 from robustboard.workspace import Workspace
 
 Plant = Any
@@ -205,3 +206,11 @@ def test_no_temporary_file_stays_behind(plant: Plant) -> None:
     write_lock(plant.workspace, Lock({"model/net": HUB}))
     left = {path.name for path in Path(plant.root / "registry").iterdir()}
     assert left == {"lock.yaml", "models", "datasets", "labels"}
+
+
+def test_lines_that_others_write_meanwhile_stay(plant: Plant) -> None:
+    """Eight at once, each with a line of its own: none overwrites another's."""
+    write_lock(plant.workspace, Lock())
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: add_line(plant.workspace, f"model/net-{n}", HUB), range(8)))
+    assert sorted(read_lock(plant.workspace)) == [f"model/net-{n}" for n in range(8)]
