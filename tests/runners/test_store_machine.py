@@ -52,7 +52,7 @@ class StoreMachine(RuleBasedStateMachine):
     def damage(self, data: st.DataObject) -> None:
         path = data.draw(st.sampled_from(self.stored()))
         content = bytearray(path.read_bytes())
-        kind = data.draw(st.sampled_from(["flip", "cut", "delete"]))
+        kind = data.draw(st.sampled_from(["flip", "cut", "delete"] if content else ["delete"]))
         if kind == "delete":
             path.unlink()
         elif kind == "cut":
