@@ -133,9 +133,9 @@ def list_(
 
     Example: robustboard list benchmarks --json
     """
-    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+    from robustboard import listing  # noqa: PLC0415 - not paid by --help
 
-    commands.show_list(context.obj.content(), kind, as_json=as_json)
+    listing.show_list(context.obj.content(), kind, as_json=as_json)
 
 
 @app.command()

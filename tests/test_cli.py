@@ -183,30 +183,35 @@ def test_a_failing_benchmark_does_not_stop_the_others(copied: Path, tmp_path: Pa
     assert re.search(r"2 ok, 0 skipped.*, 1 failed", done.stderr), done.stderr
 
 
-def test_the_way_from_entry_to_page(tmp_path: Path) -> None:
+def test_the_way_from_entry_to_page(copied: Path, tmp_path: Path) -> None:
     """run → score → verify → board → compare → site, as a user types them."""
-    done = robustboard("run", "-m", "digits-resnet", "-b", "clean-v1", output=tmp_path)
+    output = tmp_path / "output"
+    done = robustboard("run", "-m", "digits-resnet", "-b", "clean-v1", output=output, workspace=copied)
     assert done.returncode == 0, done.stderr
     assert "1 ok" in done.stderr
-    again = robustboard("run", "-m", "digits-resnet", "-b", "clean-v1", output=tmp_path)
+    again = robustboard("run", "-m", "digits-resnet", "-b", "clean-v1", output=output, workspace=copied)
     assert (again.returncode, "1 skipped" in again.stderr) == (0, True)
 
-    result = tmp_path / "leaderboard" / "results" / "digits-resnet" / "clean-v1--digits.json"
+    result = output / "leaderboard" / "results" / "digits-resnet" / "clean-v1--digits.json"
     before = result.read_bytes()
     result.unlink()
-    assert robustboard("score", output=tmp_path).returncode == 0
+    assert robustboard("score", output=output, workspace=copied).returncode == 0
     assert result.read_bytes() == before
-    assert robustboard("verify", output=tmp_path).returncode == 0
+    assert robustboard("verify", output=output, workspace=copied).returncode == 0
 
     (board,) = [
-        b for b in json.loads(robustboard("board", "--json", output=tmp_path).stdout) if b["id"] == "digits"
+        b
+        for b in json.loads(robustboard("board", "--json", output=output, workspace=copied).stdout)
+        if b["id"] == "digits"
     ]
     assert "digits-resnet" in json.dumps(board)
-    built = robustboard("site", output=tmp_path)
+    built = robustboard("site", output=output, workspace=copied)
     index = Path(built.stdout.strip())
-    assert index == tmp_path / "site" / "_build" / "index.html"
+    assert index == output / "site" / "_build" / "index.html"
     assert "digits-resnet" in index.read_text()
-    compared = robustboard("compare", "digits-resnet", "digits-densenet", "--json", output=tmp_path)
+    compared = robustboard(
+        "compare", "digits-resnet", "digits-densenet", "--json", output=output, workspace=copied
+    )
     assert json.loads(compared.stdout)["differences"]
 
 

@@ -1,0 +1,77 @@
+"""What `robustboard list` prints: the entries of one kind, and how firmly each is pinned."""
+
+from __future__ import annotations
+
+from robustboard import console
+from robustboard.commands import Content
+from robustboard.errors import UnknownNameError
+from robustboard.registry.entries import UNRESOLVED, DatasetEntry, HubData, HubWeights, ModelEntry
+from robustboard.registry.lock import Lock, key_of
+
+
+def _pin(entry: ModelEntry | DatasetEntry, lock: Lock) -> str:
+    """How firmly an entry's bytes are pinned, in a word or two."""
+    source = entry.source
+    if source.kind == "trained-here":
+        return "trained here"
+    locked = lock.get(key_of(entry))
+    if locked is not None:
+        return (locked.commit or locked.version or "files")[:12]
+    if isinstance(source, HubWeights | HubData):
+        return "unresolved" if source.revision == UNRESOLVED else f"not locked ({source.revision[:12]})"
+    return "not locked"
+
+
+def _listing(content: Content, kind: str) -> list[dict[str, str]]:
+    catalog = content.catalog
+    if kind == "models":
+        return [
+            {"id": m.id, "name": m.name, "labels": m.label_space, "loader": m.loader, "source": m.source.kind}
+            | {"pin": _pin(m, content.lock), "license": m.license}
+            for m in catalog.models.values()
+        ]
+    if kind == "datasets":
+        return [
+            {"id": d.id, "name": d.name, "labels": d.label_space, "images": str(d.size), "role": d.role}
+            | {"source": d.source.kind, "pin": _pin(d, content.lock), "license": d.license}
+            for d in catalog.datasets.values()
+        ]
+    if kind == "benchmarks":
+        return [{"id": b.id, "name": b.name, "kind": b.procedure.kind} for b in content.benchmarks.values()]
+    if kind == "labels":
+        spaces = [
+            {"id": s.id, "name": s.name, "classes": str(len(s.classes))}
+            for s in catalog.label_spaces.values()
+        ]
+        return spaces + [
+            {"id": s.id, "name": s.name, "classes": f"{len(s.classes)} of {s.subset_of}"}
+            for s in catalog.class_subsets.values()
+        ]
+    if kind == "boards":
+        return [{"id": b.id, "name": b.name, "labels": b.label_space} for b in content.boards().values()]
+    if kind == "profiles":
+        from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
+
+        names = sorted(path.stem for path in content.workspace.profiles.glob("*.yaml"))
+        found = [load_profile(content.workspace, name) for name in names]
+        return [{"id": p.id, "device": p.device, "summary": p.summary} for p in found]
+    if kind == "reported":
+        from robustboard.registry.reported import load_reported  # noqa: PLC0415 - only here
+
+        tables = load_reported(content.workspace)
+        return [
+            {"id": name, "name": t.source.name, "numbers": str(len(t.scores))} for name, t in tables.items()
+        ]
+    kinds = ("models", "datasets", "benchmarks", "labels", "boards", "profiles", "reported")
+    raise UnknownNameError("kind of entry", kind, kinds)
+
+
+def show_list(content: Content, kind: str, *, as_json: bool) -> None:
+    """Print the entries of one kind."""
+    rows = _listing(content, kind)
+    if as_json:
+        console.out_json(rows)
+    elif rows:
+        console.out_table(list(rows[0]), (list(row.values()) for row in rows), title=f"{len(rows)} {kind}")
+    else:
+        console.say(f"no {kind} in {content.workspace.registry.parent}")
