@@ -16,9 +16,8 @@ import torch
 from safetensors.torch import save
 
 from robustboard.errors import CellError
-from robustboard.registry.entries import HubData, HubWeights, LockedEntry, ModelEntry
+from robustboard.registry.entries import HubData, HubWeights
 from robustboard.runners import hub as hub_module
-from robustboard.workspace import Workspace
 
 HERE = Path(__file__).resolve().parent
 A, B = "a" * 40, "b" * 40
@@ -369,48 +368,3 @@ def test_a_branch_that_moves_changes_nothing_until_it_is_locked_again(hub: Hub, 
     assert B in second["path"]
     lock = (tmp_path / "place" / "registry" / "lock.yaml").read_text()
     assert f"commit: {B}" in lock
-
-
-def test_several_files_are_laid_out_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B021: a cached snapshot may hold other files, or lack some; the folder holds the locked ones."""
-    data = {"open_clip_config.json": b"{}", "open_clip_model.safetensors": b"1", "sub/tokenizer.json": b"2"}
-    snapshot = tmp_path / "snapshot"
-    for name, content in {**data, "open_clip_pytorch_model.bin": b"pickle"}.items():
-        (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
-        (snapshot / name).write_bytes(content)
-
-    def local(_repo: str, name: str, *, commit: str, kind: str) -> Path:
-        assert (commit, kind) == (A, "model")
-        return snapshot / name
-
-    monkeypatch.setattr(hub_module, "_download", local)
-    files = [locked(content, name) for name, content in data.items()]
-    found = LockedEntry.model_validate({"commit": A, "files": tuple(files)})
-    entry = ModelEntry.model_validate(
-        {
-            "id": "net",
-            "name": "Net",
-            "source": source(),
-            "loader": "timm",
-            "architecture": {"name": "resnet18"},
-            "label_space": "shapes",
-            "input": {"size": 32, "normalization": "inside"},
-            "training": {"datasets": ("nothing",)},
-            "license": "MIT",
-            "added": "2026-01-31",
-        }
-    )
-    workspace = Workspace(tmp_path, tmp_path)
-
-    made = set()
-    for _ in range(2):
-        folder = hub_module.fetch_model(entry, found, workspace)
-
-        laid = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-        assert laid == data
-        made.add((folder / "open_clip_config.json").lstat().st_ctime_ns)
-    assert len(made) == 1, "a folder that is right stays: another process may be reading from it"
-    (folder / "open_clip_pytorch_model.bin").write_bytes(b"pickle")
-    folder = hub_module.fetch_model(entry, found, workspace)
-    assert not (folder / "open_clip_pytorch_model.bin").exists()
-    assert len(list(folder.parent.iterdir())) == 1
