@@ -98,7 +98,7 @@ def options(
 def demo(context: typer.Context, *, quiet: Annotated[bool, typer.Option("--quiet")] = False) -> None:
     """Train and measure four small digit classifiers, then write the site.
 
-    Needs no GPU, token or network; about two minutes on two cores. Works in runs/demo.
+    Needs no GPU, token or network; two to three minutes on two cores. Works in runs/demo.
 
     Example: robustboard demo
     """
