@@ -108,17 +108,12 @@ class Silent:
         """Nothing is shown."""
 
 
-class Lines(Silent):
-    """Plain lines for logs: one a finished cell, and one every few seconds."""
+class Metered(Silent):
+    """Keeps the meter, and shows it when it moves."""
 
-    def __init__(
-        self, stream: IO[str], every: float = LINE_EVERY_SECONDS, meter: Meter | None = None
-    ) -> None:
-        """Lines to `stream`, at most one in `every` seconds beside those that stay."""
-        self.stream = stream
-        self.every = every
+    def __init__(self, meter: Meter | None = None) -> None:
+        """With a meter of its own where none is given."""
         self.meter = meter or Meter()
-        self.last = float("-inf")
 
     def expect(self, name: str, work: float) -> None:
         """More work."""
@@ -127,19 +122,35 @@ class Lines(Silent):
     def stage(self, text: str) -> None:
         """What is going on now."""
         self.meter.stage(text)
-        self._now_and_then()
+        self._show()
 
     def advance(self, name: str, work: float, images: int) -> None:
         """Work that was done."""
         self.meter.advance(name, work, images)
-        self._now_and_then()
+        self._show()
+
+    def _show(self) -> None:
+        """Nothing is shown."""
+
+
+class Lines(Metered):
+    """Plain lines for logs: one a finished cell, and one every few seconds."""
+
+    def __init__(
+        self, stream: IO[str], every: float = LINE_EVERY_SECONDS, meter: Meter | None = None
+    ) -> None:
+        """Lines to `stream`, at most one in `every` seconds beside those that stay."""
+        super().__init__(meter)
+        self.stream = stream
+        self.every = every
+        self.last = float("-inf")
 
     def finish(self, name: str, line: str) -> None:
         """A line that is always printed."""
         self.meter.left.pop(name, None)
         print(line, file=self.stream, flush=True)
 
-    def _now_and_then(self) -> None:
+    def _show(self) -> None:
         now = self.meter.clock()
         if now - self.last < self.every:
             return
@@ -149,12 +160,12 @@ class Lines(Silent):
         print(line, file=self.stream, flush=True)
 
 
-class Bar(Silent):
+class Bar(Metered):
     """A bar with rate and time left; finished cells scroll by above it."""
 
     def __init__(self, console: Console, meter: Meter | None = None) -> None:
         """A bar on a terminal."""
-        self.meter = meter or Meter()
+        super().__init__(meter)
         self.bar = Progress(
             BarColumn(bar_width=24),
             TaskProgressColumn(),
@@ -175,20 +186,6 @@ class Bar(Silent):
         """Take the bar away and give the cursor back."""
         self.bar.update(self.task, visible=False)
         self.bar.stop()
-
-    def expect(self, name: str, work: float) -> None:
-        """More work."""
-        self.meter.left[name] = work
-
-    def stage(self, text: str) -> None:
-        """What is going on now."""
-        self.meter.stage(text)
-        self._show()
-
-    def advance(self, name: str, work: float, images: int) -> None:
-        """Work that was done."""
-        self.meter.advance(name, work, images)
-        self._show()
 
     def finish(self, name: str, line: str) -> None:
         """A line above the bar."""
