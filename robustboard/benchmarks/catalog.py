@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from robustboard.benchmarks.entries import BenchmarkEntry
+from robustboard.benchmarks.entries import Attack, BenchmarkEntry, Cascade, External, WorstCase
 from robustboard.benchmarks.released import NAME, released_problems
 from robustboard.errors import ContentError, Problem, echo
 from robustboard.registry.catalog import Catalog, survey
 from robustboard.registry.entries import ClassSubset, DatasetEntry
-from robustboard.registry.folders import Folder, by_id, need_folder, read_folder
+from robustboard.registry.folders import Folder, Found, by_id, need_folder, read_folder
 from robustboard.registry.references import unknown
 from robustboard.workspace import Workspace
 
@@ -53,7 +53,9 @@ def _references(
     spaces: Collection[str],
 ) -> Iterator[Problem]:
     """Names of datasets and label spaces that are not there; `entries` are the sound ones of `datasets`."""
+    known = by_id(folder)
     for found in folder.entries.values():
+        yield from _parts(found, known, folder.ids)
         for place, setting in enumerate(found.entry.procedure.settings):
             where = ("procedure", "settings", place)
             for number, name in enumerate(setting.datasets):
@@ -67,3 +69,26 @@ def _references(
                     yield found.problem(
                         (*where, "label_spaces", number), unknown("label space", name, spaces)
                     )
+
+
+def _parts(
+    found: Found[BenchmarkEntry], known: Mapping[str, BenchmarkEntry], ids: Collection[str]
+) -> Iterator[Problem]:
+    """Benchmarks that a worst case names and that are not there, or attack in another norm or not at all."""
+    procedure = found.entry.procedure
+    if not isinstance(procedure, WorstCase):
+        return
+    for number, name in enumerate(procedure.of):
+        where = ("procedure", "of", number)
+        if name not in ids:
+            yield found.problem(where, unknown("benchmark", name, ids))
+        elif name in known:
+            part = known[name].procedure
+            if not isinstance(part, Attack | Cascade | External):
+                yield found.problem(
+                    where, f"expected a benchmark that attacks, got {echo(name)} ({part.kind})"
+                )
+            elif part.norm != procedure.norm:
+                yield found.problem(
+                    where, f"expected attacks in {procedure.norm}, got {echo(name)} ({part.norm})"
+                )

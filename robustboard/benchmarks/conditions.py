@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from robustboard.benchmarks.entries import CLEAN, Attack, Cascade, Clean, Ladder, Noise, Procedure, Scope
+from robustboard.benchmarks.entries import CLEAN, Adversarial, Clean, Ladder, Noise, Procedure, Scope
 
 Kind = Literal["linf", "l2", "uniform", "gaussian"]
 
@@ -65,7 +65,7 @@ def headline(procedure: Procedure, setting: Scope) -> str:
     """
     if isinstance(procedure, Clean) or not isinstance(setting, Ladder):
         return f"clean_accuracy@{CLEAN}"
-    if isinstance(procedure, Attack | Cascade):
+    if isinstance(procedure, Adversarial):
         return f"robust_accuracy@{procedure.norm} {setting.headline}"
     kind: Kind = "gaussian" if "gaussian" in procedure.distributions else procedure.distributions[0]
     return f"noise_accuracy@{kind} {setting.headline}"

@@ -26,7 +26,7 @@ from robustboard.fields import (
     VersionedId,
     refuse,
 )
-from robustboard.registry.entries import DatasetEntry, Norm
+from robustboard.registry.entries import DatasetEntry, FilePin, Norm
 from robustboard.yamls import Frozen
 
 CLEAN = "clean"
@@ -169,7 +169,65 @@ class Cascade(Frozen):
         return self
 
 
-Procedure = Annotated[Clean | Noise | Attack | Cascade, Field(discriminator="kind")]
+class ImagesSetting(Ladder):
+    """Attacked images that someone handed in for one dataset, inside one budget."""
+
+    file: FilePin
+    """Parquet or NumPy archive in a data folder, see docs/external-sets.md."""
+
+    @model_validator(mode="after")
+    def _check_images(self) -> ImagesSetting:
+        if len(self.datasets) != 1 or self.label_spaces:
+            raise refuse("one dataset, the one that the images were made from", field="datasets")
+        if len(self.budgets) != 1:
+            raise refuse("one budget", field="budgets", got=" ".join(map(str, self.budgets)))
+        return self
+
+
+class External(Frozen):
+    """Attacked images made elsewhere: held to the budget and judged here, never trusted.
+
+    Images of the dataset that are not in the set count as not attacked.
+    """
+
+    kind: Literal["external"]
+    norm: Norm
+    made_by: Line
+    """Who made the images, and how."""
+    models: tuple[EntryId, ...] = ()
+    """The models to measure on; every model of the label space when empty."""
+    settings: tuple[ImagesSetting, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check_norm(self) -> External:
+        _check_linf(self.norm, self.settings)
+        return self
+
+
+class WorstCase(Frozen):
+    """The worst answer an image gets over several benchmarks of one norm at equal budgets.
+
+    Nothing is attacked anew: stored predictions of the same model and dataset are joined image by
+    image. External sets of the same norm and budget count as well.
+    """
+
+    kind: Literal["worst-case"]
+    norm: Norm
+    of: tuple[VersionedId, ...] = Field(min_length=1)
+    """Benchmarks that must have been run; each counts at the budgets that it has."""
+    settings: tuple[Ladder, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check_norm(self) -> WorstCase:
+        if len(set(self.of)) != len(self.of):
+            raise refuse("each benchmark once", field="of", got=" ".join(self.of))
+        _check_linf(self.norm, self.settings)
+        return self
+
+
+Adversarial = Attack | Cascade | External | WorstCase
+"""Procedures whose rows say which images survive inside a budget."""
+Procedure = Annotated[Clean | Noise | Attack | Cascade | External | WorstCase, Field(discriminator="kind")]
 
 
 class BenchmarkEntry(Frozen):
@@ -185,6 +243,11 @@ class BenchmarkEntry(Frozen):
     source: Line
     paper: HttpsUrl | None = None
     added: Day
+
+    def wants(self, model: str) -> bool:
+        """Whether a model takes part; only external sets are made for some models alone."""
+        chosen = self.procedure.models if isinstance(self.procedure, External) else ()
+        return not chosen or model in chosen
 
     def setting_for(self, dataset: DatasetEntry) -> Scope | None:
         """The first setting that applies to a dataset; None when the protocol does not cover it."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.registry.catalog import Catalog
-from robustboard.runners import identity
-from robustboard.runners.keys import Cell, protocol_digest
-from robustboard.runners.record import CODE_VERSION, Result, RunKey
+from robustboard.runners import score
+from robustboard.runners.keys import Cell, Keys
+from robustboard.runners.record import Result, RunKey
 from robustboard.runners.score import read_result
 from robustboard.workspace import Workspace
 
@@ -37,58 +36,10 @@ def workspace_results(workspace: Workspace) -> dict[Cell, Result]:
     return read_results([workspace.committed_results, workspace.results])
 
 
-@dataclass(frozen=True, slots=True)
-class Digests:
-    """What the entries say now, in the digests of run keys."""
-
-    models: Mapping[str, str]
-    datasets: Mapping[str, tuple[str, str]]
-    """Digest of the entry, digest of its labels."""
-    protocols: Mapping[tuple[str, str], str]
-    """Of a benchmark on a dataset that it covers."""
-    seeds: Mapping[str, int]
-
-    @classmethod
-    def of(cls, catalog: Catalog, benchmarks: Mapping[str, BenchmarkEntry]) -> Digests:
-        """Computed once for all results."""
-        datasets = {}
-        for name, entry in catalog.datasets.items():
-            subset = catalog.class_subset(entry.class_subset) if entry.class_subset else None
-            labels = identity.labels_digest(catalog.label_space(entry.label_space), subset)
-            datasets[name] = (identity.dataset_digest(entry), labels)
-        return cls(
-            models={name: identity.model_digest(entry) for name, entry in catalog.models.items()},
-            datasets=datasets,
-            protocols={
-                (name, dataset.id): protocol_digest(benchmark, setting)
-                for name, benchmark in benchmarks.items()
-                for dataset in catalog.datasets.values()
-                if (setting := benchmark.setting_for(dataset)) is not None
-            },
-            seeds={name: benchmark.seed for name, benchmark in benchmarks.items()},
-        )
-
-    def stale(self, key: RunKey) -> str | None:
-        """Why a run of this key no longer counts; None while it does."""
-        for kind, name, known in (
-            ("model", key.model, self.models),
-            ("dataset", key.dataset, self.datasets),
-            ("benchmark", key.benchmark, self.seeds),
-        ):
-            if name not in known:
-                return f"the {kind} {name} is no longer registered"
-        dataset, labels = self.datasets[key.dataset]
-        for what, now, then in (
-            ("the model's entry", self.models[key.model], key.model_digest),
-            ("the dataset's entry", dataset, key.dataset_digest),
-            ("the label space", labels, key.labels_digest),
-            ("the protocol", self.protocols.get((key.benchmark, key.dataset)), key.protocol_digest),
-            ("the seed", self.seeds[key.benchmark], key.seed),
-            ("the evaluation code", CODE_VERSION, key.code),
-        ):
-            if now != then:
-                return f"{what} has changed since"
-        return None if key.precision == "float32" else f"measured in {key.precision}, not in float32"
+def _stale(key: RunKey, keys: Keys) -> str | None:
+    if key.precision != "float32":
+        return f"measured in {key.precision}, not in float32"
+    return score.outdated(key, keys)
 
 
 def outdated(
@@ -98,8 +49,8 @@ def outdated(
 
     Also the odd ones out of a dataset: whole results on other image bytes than most.
     """
-    digests = Digests.of(catalog, benchmarks)
-    stale = {cell: reason for cell, result in results.items() if (reason := digests.stale(result.key))}
+    keys = Keys(catalog, benchmarks)
+    stale = {cell: reason for cell, result in results.items() if (reason := _stale(result.key, keys))}
     current = {cell: result for cell, result in results.items() if cell not in stale and result.complete}
     prints: dict[str, Counter[str]] = {}
     for cell, result in current.items():

@@ -11,15 +11,18 @@ import time
 from collections.abc import Iterable
 
 from robustboard.benchmarks.conditions import conditions
+from robustboard.benchmarks.entries import WorstCase
 from robustboard.runners import facts
 from robustboard.runners.device import forget_peak_memory
 from robustboard.runners.keys import Cell
 from robustboard.runners.outcomes import Outcome, Summary, time_limit
 from robustboard.runners.plan import by_model_and_dataset, passes
 from robustboard.runners.procedures import measure
+from robustboard.runners.record import PredictionTable
 from robustboard.runners.score import headline, name_of, result_of, write_result
 from robustboard.runners.session import Job, Session
 from robustboard.runners.store import OpenRun, run_plan
+from robustboard.runners.worst_case import worst_case
 
 __all__ = ["Session", "measure_cell", "run_cells"]
 
@@ -85,18 +88,7 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
     classifier = model.classifier
     forget_peak_memory(session.device)
     started = time.perf_counter()
-    table = measure(
-        job.benchmark.procedure,
-        job.setting,
-        classifier=classifier,
-        classes=job.classes,
-        images=samples.pixels(part),
-        labels=samples.labels[part.start : part.stop].copy(),
-        ids=samples.ids[part.start : part.stop],
-        key=job.key,
-        batch_size=session.profile.batch_size,
-        device=str(session.device),
-    )
+    table = _rows(part, job, session)
     circumstances = facts.shard_facts(
         seconds=time.perf_counter() - started,
         batch_size=session.profile.batch_size,
@@ -107,3 +99,23 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
     )
     run.put(index, table, circumstances)
     session.reporter.advance(job.cell.name, len(part) * passes(job.benchmark, job.setting), len(part))
+
+
+def _rows(part: range, job: Job, session: Session) -> PredictionTable:
+    """The predictions of one shard: joined from finished runs for a worst case, else measured."""
+    samples, procedure = job.samples, job.benchmark.procedure
+    ids = samples.ids[part.start : part.stop]
+    if isinstance(procedure, WorstCase):
+        return worst_case(procedure, job.setting, job.parts, ids)
+    return measure(
+        procedure,
+        job.setting,
+        classifier=job.model.classifier,
+        classes=job.classes,
+        images=samples.pixels(part),
+        labels=samples.labels[part.start : part.stop].copy(),
+        ids=ids,
+        key=job.key,
+        batch_size=session.profile.batch_size,
+        device=str(session.device),
+    )

@@ -7,7 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from robustboard import jsons
-from robustboard.benchmarks.entries import BenchmarkEntry, Scope
+from robustboard.benchmarks.entries import BenchmarkEntry, External, Ladder, Scope, WorstCase
 from robustboard.errors import UserError
 from robustboard.registry.catalog import Catalog
 from robustboard.runners import identity
@@ -73,6 +73,31 @@ class Keys:
             raise UserError(f"benchmark {benchmark} has no setting for dataset {dataset}")
         return protocol_digest(self.benchmarks[benchmark], setting)
 
+    def parts(self, cell: Cell) -> tuple[Cell, ...]:
+        """The cells whose predictions a worst case is joined from; none for other procedures.
+
+        Those that the protocol names and that cover the dataset, in its order, then every external
+        set for this model that has one of the worst case's budgets.
+        """
+        procedure = self.benchmarks[cell.benchmark].procedure
+        dataset = self.catalog.dataset(cell.dataset)
+        setting = self.benchmarks[cell.benchmark].setting_for(dataset)
+        if not isinstance(procedure, WorstCase) or not isinstance(setting, Ladder):
+            return ()
+        chosen = [name for name in procedure.of if self.benchmarks[name].setting_for(dataset)]
+        for name, benchmark in self.benchmarks.items():
+            other, own = benchmark.procedure, benchmark.setting_for(dataset)
+            if (
+                isinstance(other, External)
+                and isinstance(own, Ladder)
+                and other.norm == procedure.norm
+                and set(own.budgets) & set(setting.budgets)
+                and benchmark.wants(cell.model)
+                and name not in chosen
+            ):
+                chosen.append(name)
+        return tuple(cell._replace(benchmark=name) for name in chosen)
+
     def key(
         self,
         cell: Cell,
@@ -81,12 +106,25 @@ class Keys:
         data_fingerprint: str,
         precision: str,
         subset: Subset | None,
+        software: Mapping[str, str] | None = None,
     ) -> RunKey:
         """The key of a cell, once its weights and the images as read are known.
 
+        `software` stands for the libraries of this machine where a key of another one is compared.
         Raises UserError for a benchmark that does not cover the dataset.
         """
-        model_digest, software = self._model(cell.model)
+        model_digest, own_software = self._model(cell.model)
+        parts = {
+            part.benchmark: self.key(
+                part,
+                weights_sha256=weights_sha256,
+                data_fingerprint=data_fingerprint,
+                precision=precision,
+                subset=subset,
+                software=software,
+            ).digest
+            for part in self.parts(cell)
+        }
         dataset_digest, labels_digest = self._dataset(cell.dataset)
         benchmark = self.benchmarks[cell.benchmark]
         return RunKey.model_validate(
@@ -105,7 +143,8 @@ class Keys:
                 "precision": precision,
                 "shard_size": benchmark.shard_size,
                 "subset": subset,
-                "software": software,
+                "software": dict(own_software if software is None else software),
+                "parts": parts,
             }
         )
 
@@ -120,6 +159,7 @@ class Keys:
             data_fingerprint=key.data_fingerprint,
             precision=key.precision,
             subset=key.subset,
+            software=key.software if "software" in ignore else None,
         )
         names = [name for name in RunKey.model_fields if name not in ignore]
         return tuple(name for name in names if getattr(now, name) != getattr(key, name))

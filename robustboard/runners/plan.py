@@ -16,9 +16,11 @@ from robustboard.benchmarks.entries import (
     Cascade,
     CascadeStep,
     Clean,
+    External,
     Ladder,
     Noise,
     Scope,
+    WorstCase,
 )
 from robustboard.errors import RobustboardError, UnknownNameError, UserError
 from robustboard.registry.catalog import Catalog
@@ -80,7 +82,7 @@ def wanted_cells(
     benchmark_ids: Collection[str] = (),
     dataset_ids: Collection[str] = (),
 ) -> list[Cell]:
-    """Cells of the named entries, all entries of a kind where none is named; sorted.
+    """Cells of the named entries, all entries of a kind where none is named; sorted, worst cases last.
 
     A model meets a dataset of its own label space, a benchmark the datasets that one of its
     settings covers. Raises UnknownNameError for unknown names, and UserError for a name that
@@ -95,14 +97,17 @@ def wanted_cells(
             if name not in known:
                 raise UnknownNameError(kind, name, known)
     models = [catalog.models[name] for name in sorted(set(model_ids or catalog.models))]
-    chosen = [benchmarks[name] for name in sorted(set(benchmark_ids or benchmarks))]
+    chosen = sorted(
+        (benchmarks[name] for name in set(benchmark_ids or benchmarks)),
+        key=lambda benchmark: (isinstance(benchmark.procedure, WorstCase), benchmark.id),
+    )
     datasets = [catalog.datasets[name] for name in sorted(set(dataset_ids or catalog.datasets))]
     pairs = [(b, d) for b in chosen for d in datasets if b.setting_for(d) is not None]
     cells = [
         Cell(model.id, benchmark.id, dataset.id)
         for model in models
         for benchmark, dataset in pairs
-        if model.label_space == dataset.label_space
+        if model.label_space == dataset.label_space and benchmark.wants(model.id)
     ]
     seen = [{cell[place] for cell in cells} for place in range(3)]
     for kind, ids, used in zip(
@@ -164,6 +169,10 @@ def passes(benchmark: BenchmarkEntry, setting: Scope) -> int:
         case Cascade():
             budgets = setting.budgets if isinstance(setting, Ladder) else ()
             return 1 + len(budgets) * sum(_step_passes(step) for step in procedure.attacks)
+        case External():
+            return 2
+        case WorstCase():
+            return 1
         case _:
             assert_never(procedure)
 

@@ -19,7 +19,7 @@ from robustboard.yamls import Frozen
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
-CODE_VERSION = 1
+CODE_VERSION = 2
 """Raised by hand when the evaluation code changes in a way that can move a number."""
 
 SampleStatus = Literal["ok", "already-wrong", "no-gradient", "skipped"]
@@ -65,6 +65,8 @@ class RunKey(Frozen):
     subset: Subset | None = None
     software: dict[str, str]
     """Library → major.minor version, for those whose code computes the outputs."""
+    parts: dict[str, str] = Field(default_factory=dict)
+    """Benchmark → digest of its run key, for the runs that a worst case is joined from."""
 
     @property
     def digest(self) -> str:
@@ -209,6 +211,56 @@ class Score(Frozen):
         return self
 
 
+class Checks(Frozen):
+    """What a look at the model showed beside its predictions: evidence for sanity flags.
+
+    Taken on the first images of a shard; of a run, the worst of its shards. A check that the
+    procedure does not call for is None.
+    """
+
+    images: Natural
+    """Images looked at."""
+    spread: float
+    """Largest difference of a logit between two passes over the same images."""
+    softmax: bool
+    """Whether every output row is a probability distribution: not negative, sum 1."""
+    inner_gradients: bool
+    """Whether the forward pass itself asks for gradients (optimisation inside the model)."""
+    classes: Natural
+    """Outputs that compete: the label space, or the dataset's subset of it."""
+    unbounded: Natural | None = None
+    """Images that survive the protocol's attack with the whole pixel range as budget."""
+    attacked: Natural = 0
+    """Images that this attack met: those classified right."""
+
+
+FlagName = Literal[
+    "non-deterministic",
+    "softmax-output",
+    "inner-gradients",
+    "few-classes",
+    "zero-gradients",
+    "not-falling",
+    "single-step-stronger",
+    "black-box-stronger",
+    "unbounded-survivors",
+]
+
+
+class SanityFlag(Frozen):
+    """A sign that a robust accuracy is not to be believed; the row is ranked by its worst known number."""
+
+    name: FlagName
+    condition: str | None
+    """Where it was seen; None for the model as such."""
+    value: float
+    """What was measured: a share, a difference of accuracies, or of logits."""
+    limit: float
+    """Values beyond it raise the flag."""
+    reason: str
+    """One sentence for readers, with the numbers."""
+
+
 class Facts(Frozen):
     """Circumstances of a run that do not belong in its key; they differ from run to run."""
 
@@ -222,6 +274,8 @@ class Facts(Frozen):
     macs: int | None
     """Multiply-accumulates of one image's forward pass; None where they could not be counted."""
     environment: dict[str, str]
+    checks: Checks | None = None
+    """Evidence for sanity flags."""
     preparation: dict[str, str] = Field(default_factory=dict)
     """What was done to the images between file and network, in words."""
     finished_at: str
@@ -292,6 +346,8 @@ class Result(Frozen):
     headline: str
     """Metric and condition that stand for the cell on boards: `robust_accuracy@linf 8/255`."""
     scores: tuple[Score, ...]
+    flags: tuple[SanityFlag, ...] = ()
+    """Signs that these numbers overstate robustness, in a fixed order."""
     shards: tuple[ShardRecord, ...]
     facts: Facts
 

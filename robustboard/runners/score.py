@@ -117,6 +117,17 @@ def read_result(path: Path, name: str | None = None) -> Result:
     return result
 
 
+_WORDS = {
+    "code": "the evaluation code",
+    "model_digest": "the model's entry",
+    "dataset_digest": "the dataset's entry",
+    "labels_digest": "the label space",
+    "protocol_digest": "the protocol",
+    "seed": "the seed",
+    "parts": "a run that it is joined from",
+}
+
+
 def outdated(key: RunKey, keys: Keys) -> str | None:
     """Why the entries of today do not describe a stored run any more; None while they do."""
     for kind, name, known in (
@@ -125,11 +136,14 @@ def outdated(key: RunKey, keys: Keys) -> str | None:
         ("benchmark", key.benchmark, keys.benchmarks),
     ):
         if name not in known:
-            return f"{kind} {name} has no entry any more"
+            return f"the {kind} {name} is no longer registered"
     if keys.benchmarks[key.benchmark].setting_for(keys.catalog.dataset(key.dataset)) is None:
-        return f"benchmark {key.benchmark} has no setting for dataset {key.dataset} any more"
+        return "the protocol has changed since: it no longer covers the dataset"
     changed = keys.changed(key, NOT_IN_ENTRIES)
-    return f"measured before a change of {', '.join(changed)}: run it again" if changed else None
+    if not changed:
+        return None
+    words = [_WORDS.get(name, name) for name in changed]
+    return f"{' and '.join(words)} {'has' if len(words) == 1 else 'have'} changed since"
 
 
 def rebuild(run: StoredRun, keys: Keys) -> Result:

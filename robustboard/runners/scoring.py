@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from robustboard.benchmarks import metrics
 from robustboard.benchmarks.conditions import Condition, headline, perturbations
-from robustboard.benchmarks.entries import CLEAN, Attack, BenchmarkEntry, Cascade, Clean, Scope
+from robustboard.benchmarks.entries import CLEAN, Adversarial, BenchmarkEntry, Cascade, Clean, Scope
 from robustboard.errors import StoreError
 from robustboard.runners.record import PredictionTable, SampleStatus, Score
 
@@ -158,12 +158,12 @@ def _curve(
     return [*ends, _mean("area_under_curve", kind, areas, trials * len(budgets))]
 
 
-def _needs_no_gradient(procedure: Attack | Cascade) -> bool:
+def _needs_no_gradient(procedure: Adversarial) -> bool:
     """Whether one of the attacks asks for outputs only, so that no model is out of its reach."""
     return isinstance(procedure, Cascade) and any(step.attack == "square" for step in procedure.attacks)
 
 
-def _attack_scores(procedure: Attack | Cascade, steps: Sequence[Condition], columns: _Columns) -> list[Score]:
+def _attack_scores(procedure: Adversarial, steps: Sequence[Condition], columns: _Columns) -> list[Score]:
     clean = columns.right[CLEAN]
     scores: list[Score] = []
     robust_scores: list[Score] = []
@@ -222,7 +222,7 @@ def scores(
     found = [_share("clean_accuracy", CLEAN, columns.right[CLEAN])]
     if isinstance(procedure, Clean):
         found.append(_balanced(columns))
-    elif isinstance(procedure, Attack | Cascade):
+    elif isinstance(procedure, Adversarial):
         found += _attack_scores(procedure, steps, columns)
     else:
         found += _noise_scores(steps, columns)

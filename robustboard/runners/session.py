@@ -22,11 +22,12 @@ from robustboard.runners.macs import macs, parameters
 from robustboard.runners.plan import passes
 from robustboard.runners.profiles import RunProfile
 from robustboard.runners.progress import Reporter, Silent
-from robustboard.runners.record import RunKey
+from robustboard.runners.record import PredictionTable, RunKey
 from robustboard.runners.samples import Samples, choose_subset, load_samples
 from robustboard.runners.score import read_result
 from robustboard.runners.store import Store
 from robustboard.runners.weights import Weights, locate_weights
+from robustboard.runners.worst_case import read_parts
 from robustboard.workspace import Workspace
 
 
@@ -206,3 +207,8 @@ class Job:
     """In the whole dataset."""
     skipped: int
     """Of those, the ones that could not be read and were left out."""
+
+    @cached_property
+    def parts(self) -> dict[str, PredictionTable]:
+        """Predictions that a worst case is joined from; read once."""
+        return read_parts(self.cell, self.key, self.model.session.store)

@@ -57,7 +57,7 @@ def test_of_two_runs_of_a_cell_the_one_last_asked_for_stands_on_the_board(place:
     place.benchmarks["pgd-v1"] = entry.model_copy(update={"seed": 9})
     (stale,) = place.score()
     assert stale.path is None
-    assert stale.reason == "measured before a change of seed: run it again"
+    assert stale.reason == "the seed has changed since"
     run(place, PGD)
     second = read_result(result_path(place.workspace, PGD.name))
     assert (first.key.seed, second.key.seed) == (0, 9)
