@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from robustboard.leaderboard.board import Board
     from robustboard.leaderboard.entries import BoardEntry
     from robustboard.runners.keys import Cell
+    from robustboard.runners.predictions import PredictionTable
     from robustboard.runners.profiles import RunProfile
-    from robustboard.runners.record import PredictionTable, Result
+from robustboard.runners.record import Result
 
 DEMO_DATASET = "digits"
 DEMO_BENCHMARKS = ("clean-v1", "noise-v1", "fgsm-v1", "pgd-v1")

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from robustboard.benchmarks.entries import CLEAN
 from robustboard.leaderboard.statistics import ALPHA, mcnemar, tied
 from robustboard.runners.keys import Cell
-from robustboard.runners.record import PredictionTable, Result, Score
+from robustboard.runners.predictions import PredictionTable
+from robustboard.runners.record import Result, Score
 
 Verdict = Literal["clear", "tied", "unknown"]
 """clear: one of the two is better. tied: they cannot be told apart. unknown: no common number."""

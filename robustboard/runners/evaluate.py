@@ -17,8 +17,8 @@ from robustboard.runners.device import forget_peak_memory
 from robustboard.runners.keys import Cell
 from robustboard.runners.outcomes import Outcome, Summary, time_limit
 from robustboard.runners.plan import by_model_and_dataset, passes
+from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.procedures import measure
-from robustboard.runners.record import PredictionTable
 from robustboard.runners.score import headline, name_of, result_of, write_result
 from robustboard.runners.session import Job, Session
 from robustboard.runners.store import OpenRun, run_plan

@@ -21,7 +21,8 @@ from robustboard.benchmarks.entries import CLEAN, Attack, AttackSetting, Cascade
 from robustboard.benchmarks.noise import noise_generators, perturb
 from robustboard.benchmarks.seeds import Draws
 from robustboard.errors import CellError
-from robustboard.runners.record import PredictionTable, RunKey, SampleStatus
+from robustboard.runners.predictions import PredictionTable, SampleStatus
+from robustboard.runners.record import RunKey
 
 Pixels = npt.NDArray[np.float32]
 POOL_BYTES = 64 * 2**20

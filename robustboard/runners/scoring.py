@@ -20,7 +20,8 @@ from robustboard.benchmarks import metrics
 from robustboard.benchmarks.conditions import Condition, headline, perturbations
 from robustboard.benchmarks.entries import CLEAN, Adversarial, BenchmarkEntry, Cascade, Clean, Scope
 from robustboard.errors import StoreError
-from robustboard.runners.record import PredictionTable, SampleStatus, Score
+from robustboard.runners.predictions import PredictionTable, SampleStatus
+from robustboard.runners.record import Score
 
 Flags = npt.NDArray[np.bool_]
 BLIND: SampleStatus = "no-gradient"

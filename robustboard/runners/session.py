@@ -20,9 +20,10 @@ from robustboard.runners.keys import Cell, Keys
 from robustboard.runners.loaders import load_classifier
 from robustboard.runners.macs import macs, parameters
 from robustboard.runners.plan import passes
+from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.profiles import RunProfile
 from robustboard.runners.progress import Reporter, Silent
-from robustboard.runners.record import PredictionTable, RunKey
+from robustboard.runners.record import RunKey
 from robustboard.runners.samples import Samples, choose_subset, load_samples
 from robustboard.runners.score import read_result
 from robustboard.runners.store import Store

@@ -31,16 +31,8 @@ import pyarrow.parquet as pq
 
 from robustboard import durable, jsons
 from robustboard.errors import StoreError
-from robustboard.runners.record import (
-    SCHEMA,
-    ConditionCount,
-    Facts,
-    PredictionTable,
-    RunKey,
-    RunPlan,
-    RunRecord,
-    ShardRecord,
-)
+from robustboard.runners.predictions import SCHEMA, PredictionTable
+from robustboard.runners.record import ConditionCount, Facts, RunKey, RunPlan, RunRecord, ShardRecord
 from robustboard.yamls import Frozen
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,8 @@ from robustboard.benchmarks.conditions import Condition, perturbations
 from robustboard.benchmarks.entries import CLEAN, Scope, WorstCase
 from robustboard.errors import CellError, StoreError
 from robustboard.runners.keys import Cell
-from robustboard.runners.record import PredictionTable, RunKey
+from robustboard.runners.predictions import PredictionTable
+from robustboard.runners.record import RunKey
 from robustboard.runners.store import Store
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from robustboard.leaderboard.compare import Outcomes, compare, outcomes, p_text, paired
 from robustboard.runners.keys import Cell
-from robustboard.runners.record import PredictionTable, Result
+from robustboard.runners.predictions import PredictionTable
+from robustboard.runners.record import Result
 
 N = 1000
 

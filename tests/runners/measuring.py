@@ -20,8 +20,9 @@ from robustboard.benchmarks.entries import (
     Scope,
 )
 from robustboard.registry.entries import Norm
+from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.procedures import measure
-from robustboard.runners.record import PredictionTable, RunKey
+from robustboard.runners.record import RunKey
 
 Labelled = tuple[NDArray[np.float32], NDArray[np.int64]]
 Pixels = NDArray[np.float32]

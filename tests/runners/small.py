@@ -16,8 +16,9 @@ from robustboard.registry.entries import LockedEntry, LockedFile, ModelEntry, Pa
 from robustboard.registry.lock import Lock, read_lock
 from robustboard.runners.keys import Cell, Keys
 from robustboard.runners.plan import Plan, plan, wanted_cells
+from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.profiles import RunProfile
-from robustboard.runners.record import Facts, PredictionTable, RunKey, RunPlan
+from robustboard.runners.record import Facts, RunKey, RunPlan
 from robustboard.runners.score import Rebuilt, score
 from robustboard.runners.store import Store, StoredRun, run_plan
 from robustboard.runners.verify import verify

@@ -14,7 +14,8 @@ from robustboard.benchmarks.entries import (
     Procedure,
 )
 from robustboard.errors import CellError
-from robustboard.runners.record import PredictionTable, RunKey
+from robustboard.runners.predictions import PredictionTable
+from robustboard.runners.record import RunKey
 from tests.runners.measuring import (
     CLEAN,
     Labelled,

@@ -10,7 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from robustboard.errors import StoreError
-from robustboard.runners.record import PredictionTable, Result, RunKey, Score, Subset
+from robustboard.runners.predictions import PredictionTable
+from robustboard.runners.record import Result, RunKey, Score, Subset
 from tests.runners.small import Made
 
 

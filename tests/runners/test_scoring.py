@@ -22,7 +22,8 @@ from robustboard.benchmarks.entries import (
     Scope,
 )
 from robustboard.errors import StoreError
-from robustboard.runners.record import PredictionTable, SampleStatus, Score
+from robustboard.runners.predictions import PredictionTable, SampleStatus
+from robustboard.runners.record import Score
 from robustboard.runners.scoring import scores
 
 BUDGETS = tuple(Fraction(each) for each in ("1/20", "1/10", "1/5"))

@@ -19,7 +19,7 @@ from robustboard.benchmarks.entries import (
 from robustboard.errors import CellError, StoreError
 from robustboard.registry.entries import FilePin
 from robustboard.runners.keys import Cell, Keys
-from robustboard.runners.record import PredictionTable
+from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.score import read_result
 from robustboard.runners.worst_case import worst_case
 from tests.runners.readers import result_file, run
