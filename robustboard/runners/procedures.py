@@ -6,8 +6,8 @@ it, and classifies it afresh. That prediction is the one stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,27 @@ from torch import Tensor
 from robustboard.benchmarks.attacks import ATTACKS, WITHOUT_GRADIENTS, AttackParameters, Attempt, Model
 from robustboard.benchmarks.attacks.budget import TOLERANCE, distance, inside, project
 from robustboard.benchmarks.conditions import Condition, perturbations
-from robustboard.benchmarks.entries import CLEAN, Attack, AttackSetting, Cascade, Ladder, Procedure, Scope
+from robustboard.benchmarks.entries import (
+    CLEAN,
+    Attack,
+    AttackSetting,
+    Cascade,
+    External,
+    Ladder,
+    Procedure,
+    Scope,
+)
 from robustboard.benchmarks.noise import noise_generators, perturb
 from robustboard.benchmarks.seeds import Draws
 from robustboard.errors import CellError
 from robustboard.runners.predictions import PredictionTable, SampleStatus
+from robustboard.runners.randomness import clean_seed, seeded
 from robustboard.runners.record import RunKey
 
 Pixels = npt.NDArray[np.float32]
+Keep = Callable[[str, Sequence[str], Pixels], None]
+"""Takes (condition, sample ids, images (n, c, h, w)) as each attack leaves them; for one image and condition
+the last call stands."""
 POOL_BYTES = 64 * 2**20
 """Images attacked together, so that those that survive fill whole batches."""
 
@@ -55,14 +68,31 @@ class _Judged:
 class _Measurement:
     """A model on one shard, condition by condition."""
 
-    def __init__(self, model: Model, columns: npt.NDArray[np.int64] | None, key: RunKey) -> None:
+    def __init__(
+        self,
+        model: Model,
+        columns: npt.NDArray[np.int64] | None,
+        key: RunKey,
+        keep: Keep | None,
+        average_over: int,
+    ) -> None:
         self.model = model
         self.columns = columns
         self.key_digest = key.digest
+        self.keep = keep
+        self.average_over = average_over
+
+    def logits(self, images: Tensor) -> Tensor:
+        """(n, k) float64 logits; where passes are averaged, the logarithm of their mean softmax shares."""
+        if self.average_over == 1:
+            return self.model.logits(images).double()
+        passes = (self.model.logits(images).double() for _ in range(self.average_over))
+        shares = torch.stack([torch.softmax(logits, dim=1) for logits in passes]).mean(0)
+        return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()
 
     def judge(self, images: Tensor) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Predicted classes in the whole label space, and their softmax shares."""
-        logits = self.model.logits(images).double()
+        logits = self.logits(images)
         predicted = logits.argmax(1).cpu().numpy()
         shares = torch.softmax(logits, dim=1).amax(1).float().cpu().numpy()
         return predicted if self.columns is None else self.columns[predicted], shares
@@ -129,6 +159,8 @@ class _Measurement:
             self.model, originals.clone(), batch.positions[chosen].clone(), rung.parameters, draws
         )
         perturbed = checked(attempt, originals, rung.parameters)
+        if self.keep is not None:
+            self.keep(condition.name, draws.sample_ids, perturbed.cpu().numpy())
         judged.predicted[rows], judged.confidence[rows] = self.judge(perturbed)
         moved = distance(perturbed, originals, rung.parameters.norm).float().cpu().numpy()
         judged.distance[rows] = moved
@@ -141,6 +173,37 @@ class _Measurement:
                 judged.status[row] = "ok"
         left: npt.NDArray[np.intp] = rows[~broken]
         return left
+
+    def external(
+        self, batch: _Batch, clean: _Judged, attacked: Mapping[str, Pixels], condition: Condition
+    ) -> _Judged:
+        """Predictions on images attacked elsewhere; where there is none the clean row stands.
+
+        Raises CellError `budget` for an image that leaves its budget: it is never moved back.
+        """
+        if condition.kind not in ("linf", "l2"):
+            raise ValueError(f"expected a norm, got {condition.kind}")
+        unharmed = clean.predicted == batch.labels
+        judged = replace(
+            clean,
+            predicted=clean.predicted.copy(),
+            confidence=clean.confidence.copy(),
+            distance=clean.distance.copy(),
+            status=["ok" if right else "already-wrong" for right in unharmed],
+            attack=list(clean.attack),
+        )
+        rows = np.array([i for i, each in enumerate(batch.ids) if unharmed[i] and each in attacked], np.intp)
+        if not rows.size:
+            return judged
+        originals = batch.images[torch.from_numpy(rows).to(batch.images.device)]
+        images = torch.from_numpy(np.stack([attacked[batch.ids[row]] for row in rows])).to(originals)
+        if not bool(inside(images, originals, condition.kind, float(condition.budget)).all()):
+            raise CellError("budget", f"a handed-in image left its budget {condition.name}")
+        judged.predicted[rows], judged.confidence[rows] = self.judge(images)
+        judged.distance[rows] = distance(images, originals, condition.kind).float().cpu().numpy()
+        for row in rows[judged.predicted[rows] != batch.labels[rows]]:
+            judged.attack[row] = "external"
+        return judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +320,15 @@ def measure(
     key: RunKey,
     batch_size: int,
     device: str,
+    attacked: Mapping[str, Pixels] | None = None,
+    keep: Keep | None = None,
 ) -> PredictionTable:
     """Predictions of one shard under every condition: condition by condition, samples as given.
 
     Batch size, the images around one, and the caller's gradient mode change nothing. The classifier
     is in evaluation mode afterwards; its parameters, the arrays and random states are left alone.
+    A network that draws random numbers itself gives the same answers for the same key, images and
+    batch size; protocols that average over passes judge by the mean of their softmax shares.
 
     Args:
         procedure: What to do.
@@ -275,6 +342,8 @@ def measure(
         key: Names the run.
         batch_size: Images a pass through the network.
         device: Where to compute.
+        attacked: Sample id → image (c, h, w) made elsewhere, for external sets.
+        keep: Takes the images that attacks leave.
 
     Raises:
         CellError: pixels or labels out of range, logits that are not finite, memory that does not
@@ -290,16 +359,21 @@ def measure(
     columns = None if classes is None else np.array(classes, np.int64)
     steps = perturbations(procedure, setting)
     found: dict[str, list[_Judged]] = {CLEAN: [], **{step.name: [] for step in steps}}
+    average_over = procedure.average_over if isinstance(procedure, Cascade) else 1
     with torch.inference_mode(mode=False), torch.no_grad():
-        measurement = _Measurement(model, columns, key)
+        measurement = _Measurement(model, columns, key, keep, average_over)
         for batch in _pools(pixels, ids, labels, positions, model.device):
-            clean = measurement.clean(batch)
+            with seeded(clean_seed(key), batch.ids[0], CLEAN, model.device):
+                clean = measurement.clean(batch)
             found[CLEAN].append(clean)
             for step in steps:
-                if isinstance(procedure, Attack | Cascade) and isinstance(setting, Ladder):
-                    judged = measurement.attack(batch, clean, ladder(procedure, setting, step), step)
-                else:
-                    judged = measurement.noise(batch, step)
+                with seeded(key.digest, batch.ids[0], step.name, model.device):
+                    if isinstance(procedure, Attack | Cascade) and isinstance(setting, Ladder):
+                        judged = measurement.attack(batch, clean, ladder(procedure, setting, step), step)
+                    elif isinstance(procedure, External):
+                        judged = measurement.external(batch, clean, attacked or {}, step)
+                    else:
+                        judged = measurement.noise(batch, step)
                 found[step.name].append(judged)
     return PredictionTable.concat([_table(name, parts, ids, labels) for name, parts in found.items()])
 
