@@ -160,6 +160,11 @@ class Cascade(Frozen):
     attacks: tuple[CascadeStep, ...] = Field(min_length=1)
     settings: tuple[Ladder, ...] = Field(min_length=1)
 
+    @property
+    def average_over(self) -> int:
+        """Passes whose mean judges an image: the most that one of the attacks averages."""
+        return max(step.average_over for step in self.attacks)
+
     @model_validator(mode="after")
     def _check_norm(self) -> Cascade:
         names = [step.attack for step in self.attacks]
