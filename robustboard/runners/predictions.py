@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
         pa.field("distance", pa.float32(), nullable=False),
         pa.field("status", pa.string(), nullable=False),
         pa.field("attack", pa.string(), nullable=False),
-        pa.field("label_share", pa.float32()),
+        pa.field("label_log_share", pa.float32()),
         pa.field("square_sum", pa.float32()),
         pa.field("entropy", pa.float32()),
         pa.field("max_logit", pa.float32()),
@@ -50,8 +50,8 @@ class Outputs:
     All are of the logits cut to the dataset's classes.
     """
 
-    label_share: npt.NDArray[Any]
-    """Softmax share of the label; 0 where the image is of no class."""
+    label_log_share: npt.NDArray[Any]
+    """Natural logarithm of the softmax share of the label; 0 where the image is of no class."""
     square_sum: npt.NDArray[Any]
     """Sum of the squared softmax shares."""
     entropy: npt.NDArray[Any]
@@ -60,7 +60,7 @@ class Outputs:
     energy: npt.NDArray[Any]
     """log(sum of exp of the logits); the energy score of the literature is minus this."""
 
-    NAMES: ClassVar[tuple[str, ...]] = ("label_share", "square_sum", "entropy", "max_logit", "energy")
+    NAMES: ClassVar[tuple[str, ...]] = ("label_log_share", "square_sum", "entropy", "max_logit", "energy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,88 @@
+"""Lines in logit space and the heights above them, against published fits and an independent library."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from robustboard.benchmarks.effective_robustness import (
+    Fit,
+    effective_robustness,
+    fit_line,
+    logit,
+    relative_robustness,
+)
+
+V2 = Fit(slope=0.923229, intercept=-0.497690, r=0.998, n=85)
+
+
+def test_published_models_have_their_published_heights() -> None:
+    """ImageNet-V2: zero-shot CLIP ViT-B/32 stands 5.63 points above the line, a ResNet-50 0.74 below."""
+    assert 100 * effective_robustness(0.63302, 0.55770, V2) == pytest.approx(5.63, abs=0.01)
+    assert 100 * effective_robustness(0.76130, 0.63210, V2) == pytest.approx(-0.74, abs=0.01)
+
+
+@given(st.floats(-3, 3), st.floats(-3, 3))
+def test_points_on_a_line_give_that_line(slope: float, intercept: float) -> None:
+    clean = [0.3, 0.5, 0.7, 0.8]
+    shifted = [1 / (1 + np.exp(-(slope * float(logit(share)) + intercept))) for share in clean]
+    fit = fit_line(clean, shifted)
+    assert fit.slope == pytest.approx(slope, abs=1e-6)
+    assert fit.intercept == pytest.approx(intercept, abs=1e-6)
+    assert effective_robustness(clean[1], shifted[1], fit) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_fit_is_that_of_scipy() -> None:
+    generator = np.random.default_rng(0)
+    clean, shifted = generator.uniform(0.1, 0.9, 20), generator.uniform(0.1, 0.9, 20)
+    expected = stats.linregress(np.log(clean / (1 - clean)), np.log(shifted / (1 - shifted)))
+    fit = fit_line(clean.tolist(), shifted.tolist())
+    found = [fit.slope, fit.intercept, fit.r, fit.n]
+    assert found == pytest.approx([expected.slope, expected.intercept, expected.rvalue, 20])
+
+
+def test_shares_of_nothing_and_all_are_clipped_by_the_number_of_images_or_refused() -> None:
+    assert float(logit(0.0, 100)) == pytest.approx(np.log(0.005 / 0.995))
+    assert float(logit(1.0, 100)) == pytest.approx(np.log(0.995 / 0.005))
+    with pytest.raises(ValueError, match="above 0 and below 1"):
+        logit(0.0)
+    with pytest.raises(ValueError, match=r"in \[0, 1\]"):
+        logit(76.1)
+
+
+def test_too_few_models_or_equal_ones_give_no_line() -> None:
+    with pytest.raises(ValueError, match="at least 3"):
+        fit_line([0.5, 0.6], [0.4, 0.5])
+    with pytest.raises(ValueError, match="that differ"):
+        fit_line([0.5, 0.5, 0.5], [0.4, 0.5, 0.6])
+
+
+def test_relative_robustness_is_the_gain_over_the_base() -> None:
+    assert relative_robustness(0.5, 0.45) == pytest.approx(0.05)
+
+
+REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="no published numbers at hand")
+def test_the_line_foretells_published_accuracies_of_standard_models() -> None:
+    """Every standard ResNet of the testbed lies within three points of the V2 line."""
+    clean, shifted = {}, {}
+    with (REFERENCE / "imagenet_testbed.csv").open(encoding="utf-8") as rows:
+        for row in csv.DictReader(rows):
+            if not row["model"].startswith("resnet"):
+                continue
+            if row["dataset"] == "val":
+                clean[row["model"]] = float(row["value"]) / 100
+            if row["dataset"] == "imagenetv2-matched-frequency-format-val":
+                shifted[row["model"]] = float(row["value"]) / 100
+    names = [name for name in clean if name in shifted and "_" not in name]
+    assert len(names) >= 3
+    for name in names:
+        assert abs(effective_robustness(clean[name], shifted[name], V2)) < 0.03, name
