@@ -6,7 +6,7 @@ parameter-free attacks", section 3, algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -24,7 +24,7 @@ from robustboard.benchmarks.attacks.losses import (
 )
 from robustboard.benchmarks.attacks.model import Model
 from robustboard.benchmarks.attacks.starts import surface_start
-from robustboard.benchmarks.attacks.targets import ranked_targets
+from robustboard.benchmarks.attacks.targets import first_of_each, ranked_targets, together
 from robustboard.benchmarks.seeds import Draws
 from robustboard.registry.entries import Norm
 
@@ -114,12 +114,12 @@ class _Climbers:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One climb of all images that still stand."""
+    """One climb of all images that still stand, from one or several rows an image."""
 
-    purpose: str
-    """Names its randomness."""
+    purposes: Sequence[str]
+    """Names the randomness of each of an image's rows."""
     aims: Tensor
-    """(n, ...) second argument of the loss."""
+    """(n, rows an image, ...) second argument of the loss."""
     loss: Loss
 
 
@@ -128,27 +128,43 @@ def climb(
 ) -> tuple[Attempt, Tensor]:
     """The attempt on each image, and (n,) whether some iterate was misclassified.
 
-    An image leaves as soon as an iterate, the start included, is misclassified. The others get
-    their point of highest loss.
+    An image leaves, with all its rows, as soon as an iterate of one of them, the start included, is
+    misclassified; of several rows that are at the same step, the first counts. The others get the
+    point of highest loss of all their rows.
+
+    Args:
+        model: To fool.
+        images: (n, c, h, w) in [0, 1].
+        labels: (n,).
+        parameters: Settings.
+        start: (n * rows an image, c, h, w); an image's rows stand together.
+        turn: What to climb.
     """
     norm, eps, loss = parameters.norm, parameters.eps, turn.loss
+    width, aims = len(turn.purposes), turn.aims.flatten(0, 1)
+    owners = torch.arange(len(images), device=images.device).repeat_interleave(width)
     found, broken = images.clone(), torch.zeros(len(images), dtype=torch.bool, device=images.device)
     blind = torch.ones_like(broken)
 
     def look(points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses and gradients at new points, and which are still classified right."""
-        logits, gradients = model.gradients(points, turn.aims[rows], loss, parameters.average_over)
-        standing = logits.argmax(1) == labels[rows]
-        fooled = rows[~standing]
-        found[fooled], broken[fooled] = points[~standing], True
-        blind[rows] &= is_zero(gradients) & standing
-        return loss(logits, turn.aims[rows]), gradients, standing
+        """Losses and gradients at new points, and which rows' images still stand."""
+        owner = owners[rows]
+        logits, gradients = model.gradients(
+            points, aims[rows], loss, parameters.average_over, labels=labels[owner]
+        )
+        right = logits.argmax(1) == labels[owner]
+        blind[owner[~right | ~is_zero(gradients)]] = False
+        if not bool(right.all()):
+            fooled, places = owner[~right], points[~right]
+            first = first_of_each(fooled)
+            found[fooled[first]], broken[fooled] = places[first], True
+        return loss(logits, aims[rows]), gradients, ~broken[owner]
 
-    rows = torch.arange(len(images), device=images.device)
+    rows = torch.arange(len(owners), device=images.device)
     value, gradient, standing = look(start, rows)
     climbers = _Climbers(
         rows=rows,
-        images=images,
+        images=images[owners],
         current=start,
         previous=start,
         gradient=gradient,
@@ -159,7 +175,7 @@ def climb(
         step=torch.full_like(value, FIRST_STEP * eps),
         rises=torch.zeros_like(rows),
         checked_loss=value,
-        halved=torch.ones_like(broken),
+        halved=torch.ones_like(standing),
     ).keep(standing)
     marks = [0, *checkpoints(parameters.steps)]
     for step in range(1, parameters.steps + 1):
@@ -171,7 +187,9 @@ def climb(
         climbers = climbers.keep(standing)
         if step in marks:
             climbers.review(step - marks[marks.index(step) - 1])
-    found[climbers.rows] = climbers.best
+    highest = climbers.best_loss.view(-1, width).argmax(1)
+    chosen = torch.arange(len(highest), device=images.device) * width + highest
+    found[owners[climbers.rows[chosen]]] = climbers.best[chosen]
     return Attempt(found, blind), broken
 
 
@@ -182,22 +200,34 @@ def _in_turn(
     parameters: AttackParameters,
     draws: Draws,
     *,
-    turns: Iterator[Round],
+    turns: Iterable[Round],
 ) -> Attempt:
     """Climb once a round; images that fell take no part in later rounds."""
     found = images.clone()
     blind = torch.ones(len(images), dtype=torch.bool, device=images.device)
     left = torch.arange(len(images), device=images.device)
     for turn in turns:
+        fallen = torch.zeros_like(blind)
+        for part in together(images, left, len(turn.purposes), 2 * model.rows):
+            chosen = part.tolist()
+            starts = [
+                surface_start(images[part], parameters.norm, parameters.eps, draws.generators(each, chosen))
+                for each in turn.purposes
+            ]
+            attempt, broken = climb(
+                model,
+                images[part],
+                labels[part],
+                parameters,
+                start=torch.stack(starts, dim=1).flatten(0, 1),
+                turn=Round(turn.purposes, turn.aims[part], turn.loss),
+            )
+            found[part] = attempt.images
+            blind[part] &= attempt.blind
+            fallen[part] = broken
+        left = left[~fallen[left]]
         if not len(left):
             break
-        generators = draws.generators(turn.purpose, left.tolist())
-        start = surface_start(images[left], parameters.norm, parameters.eps, generators)
-        part = Round(turn.purpose, turn.aims[left], turn.loss)
-        attempt, broken = climb(model, images[left], labels[left], parameters, start=start, turn=part)
-        found[left] = attempt.images
-        blind[left] &= attempt.blind
-        left = left[~broken]
     return Attempt(found, blind)
 
 
@@ -206,7 +236,8 @@ def apgd_ce(
 ) -> Attempt:
     """APGD on the cross-entropy, from a random point of the surface, once a restart."""
     turns = (
-        Round(f"apgd-ce restart {restart}", labels, cross_entropy) for restart in range(parameters.restarts)
+        Round([f"apgd-ce restart {restart}"], labels.unsqueeze(1), cross_entropy)
+        for restart in range(parameters.restarts)
     )
     return _in_turn(model, images, labels, parameters, draws, turns=turns)
 
@@ -217,22 +248,27 @@ def apgd_dlr(
     """APGD on the difference of logits ratio; on the margin where there are only two classes."""
     classes = model.logits(images[:1]).shape[1]
     loss = dlr if classes >= DLR_CLASSES else margin
-    turns = (Round(f"apgd-dlr restart {restart}", labels, loss) for restart in range(parameters.restarts))
+    turns = (
+        Round([f"apgd-dlr restart {restart}"], labels.unsqueeze(1), loss)
+        for restart in range(parameters.restarts)
+    )
     return _in_turn(model, images, labels, parameters, draws, turns=turns)
 
 
 def apgd_targeted(
     model: Model, images: Tensor, labels: Tensor, parameters: AttackParameters, draws: Draws
 ) -> Attempt:
-    """APGD towards each of the best wrong classes in turn, on the targeted difference of logits ratio.
+    """APGD towards the best wrong classes, on the targeted difference of logits ratio.
 
-    On the difference of the two logits where there are fewer than four classes.
+    On the difference of the two logits where there are fewer than four classes. All targets of an
+    image climb at once, each from its own start.
     """
     logits = model.logits(images)
     loss = targeted_dlr if logits.shape[1] >= TARGETED_DLR_CLASSES else targeted_margin
+    targets = ranked_targets(logits, labels, parameters.targets)
+    aims = torch.stack([labels.unsqueeze(1).expand_as(targets), targets], dim=2)
     turns = (
-        Round(f"apgd-t target {rank} restart {restart}", torch.stack([labels, target], dim=1), loss)
+        Round([f"apgd-t target {rank} restart {restart}" for rank in range(targets.shape[1])], aims, loss)
         for restart in range(parameters.restarts)
-        for rank, target in enumerate(ranked_targets(logits, labels, parameters.targets))
     )
     return _in_turn(model, images, labels, parameters, draws, turns=turns)

@@ -1,4 +1,4 @@
-"""FAB-T: the nearest misclassified point, by steps onto the linearised border to one class at a time.
+"""FAB-T: the nearest misclassified point, by steps onto the linearised border to one class a row.
 
 Croce and Hein 2020, "Minimally distorted adversarial examples with a fast adaptive boundary attack",
 section 3, in the targeted form of Croce and Hein 2020, "Reliable evaluation of adversarial
@@ -17,7 +17,7 @@ from robustboard.benchmarks.attacks.interface import AttackParameters, Attempt, 
 from robustboard.benchmarks.attacks.losses import targeted_margin
 from robustboard.benchmarks.attacks.model import Model
 from robustboard.benchmarks.attacks.starts import surface_start
-from robustboard.benchmarks.attacks.targets import ranked_targets
+from robustboard.benchmarks.attacks.targets import first_of_each, ranked_targets, together
 from robustboard.benchmarks.seeds import Draws
 from robustboard.registry.entries import Norm
 
@@ -71,9 +71,10 @@ def onto_plane(points: Tensor, normals: Tensor, rise: Tensor, norm: Norm) -> Ten
 
 @dataclass(slots=True)
 class _Search:
-    """Images still searched; every field has one entry an image."""
+    """Rows still searched, one an image and target; every field has one entry a row."""
 
-    rows: Tensor
+    owners: Tensor
+    """Place of the row's image in the batch; rises, and an image's rows stand together."""
     images: Tensor
     labels: Tensor
     aims: Tensor
@@ -84,7 +85,7 @@ class _Search:
     """Its distance, float64; infinite before the first."""
 
     def keep(self, mask: Tensor) -> _Search:
-        """Only the images at True."""
+        """Only the rows at True."""
         return _Search(**{field.name: getattr(self, field.name)[mask] for field in fields(self)})
 
     def note(self, fooled: Tensor, norm: Norm) -> None:
@@ -111,76 +112,87 @@ def _next(search: _Search, logits: Tensor, gradients: Tensor, norm: Norm) -> Ten
     return moved.clamp(0.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Nearest:
-    """Where a search ended: places, nearest misclassified points, their distances (float64)."""
+@dataclass(slots=True)
+class _Finds:
+    """The nearest misclassified point of each image, of all its rows."""
 
-    rows: Tensor
     points: Tensor
-    distances: Tensor
+    least: Tensor
+    """(n,) float64; infinite where there is none."""
+    blind: Tensor
+
+    def take(self, search: _Search) -> None:
+        """Take in what rows found; of points as near as each other, the first row's counts."""
+        order = torch.argsort(search.least, stable=True)
+        order = order[torch.argsort(search.owners[order], stable=True)]
+        order = order[first_of_each(search.owners[order])]
+        order = order[search.least[order] < self.least[search.owners[order]]]
+        owners = search.owners[order]
+        self.points[owners], self.least[owners] = search.nearest[order], search.least[order]
 
 
-def _search_target(model: Model, search: _Search, blind: Tensor, parameters: AttackParameters) -> _Nearest:
-    """Search towards one target; an image leaves once its nearest point is inside the budget."""
-    norm, done = parameters.norm, list[_Search]()
-    logits, gradients = model.gradients(search.current, search.aims, targeted_margin)
+def _run(model: Model, search: _Search, finds: _Finds, parameters: AttackParameters) -> None:
+    """Search from all rows; an image leaves, with its rows, once a nearest point is inside its budget.
+
+    One gradient and one look a step, as in algorithm 1 of the paper: where the look finds a
+    misclassified point, the next gradient is taken on the way back from it.
+    """
+    norm = parameters.norm
     for _ in range(parameters.steps):
-        blind[search.rows] &= is_zero(gradients)
-        search.current = _next(search, logits, gradients, norm)
         logits, gradients = model.gradients(search.current, search.aims, targeted_margin)
-        fooled = logits.argmax(1) != search.labels
+        finds.blind[search.owners[~is_zero(gradients)]] = False
+        search.current = _next(search, logits, gradients, norm)
+        fooled = model.logits(search.current).argmax(1) != search.labels
         search.note(fooled, norm)
         inside = search.least <= parameters.eps
-        done.append(search.keep(inside))
-        search, fooled = search.keep(~inside), fooled[~inside]
-        if not len(search.rows):
-            break
-        logits, gradients = logits[~inside], gradients[~inside]
-        if bool(fooled.any()):  # these went back towards the original: look there
-            again = model.gradients(search.current[fooled], search.aims[fooled], targeted_margin)
-            logits[fooled], gradients[fooled] = again
-    done.append(search)
-    return _Nearest(
-        torch.cat([part.rows for part in done]),
-        torch.cat([part.nearest for part in done]),
-        torch.cat([part.least for part in done]),
-    )
+        if not bool(inside.any()):
+            continue
+        done = torch.zeros_like(finds.blind)
+        done[search.owners[inside]] = True
+        leaving = done[search.owners]
+        finds.take(search.keep(leaving))
+        search = search.keep(~leaving)
+        if not len(search.owners):
+            return
+    finds.take(search)
 
 
 def fab_targeted(
     model: Model, images: Tensor, labels: Tensor, parameters: AttackParameters, draws: Draws
 ) -> Attempt:
-    """FAB towards each of the best wrong classes in turn, once a restart.
+    """FAB towards all of the best wrong classes at once, once a restart.
 
     The first restart begins at the image, later ones at a random point half the budget away. An
     image is done once a misclassified point lies inside its budget; the others get the nearest
     misclassified point found, moved into the budget.
     """
     norm, eps = parameters.norm, parameters.eps
-    logits = model.logits(images)
-    found = images.clone()
-    least = torch.full((len(images),), torch.inf, dtype=torch.float64, device=images.device)
-    blind = torch.ones(len(images), dtype=torch.bool, device=images.device)
+    targets = ranked_targets(model.logits(images), labels, parameters.targets)
+    width = targets.shape[1]
+    finds = _Finds(
+        points=images.clone(),
+        least=torch.full((len(images),), torch.inf, dtype=torch.float64, device=images.device),
+        blind=torch.ones(len(images), dtype=torch.bool, device=images.device),
+    )
     for restart in range(parameters.restarts):
-        for rank, target in enumerate(ranked_targets(logits, labels, parameters.targets)):
-            left = torch.nonzero(least > eps).squeeze(1)
-            if not len(left):
-                break
-            start = images[left]
+        left = torch.nonzero(finds.least > eps).squeeze(1)
+        for part in together(images, left, width, 2 * model.rows):
+            owners = part.repeat_interleave(width)
+            start = images[owners]
             if restart:
-                generators = draws.generators(f"fab-t target {rank} restart {restart}", left.tolist())
-                start = surface_start(start, norm, eps / 2, generators)
+                starts = [
+                    surface_start(images[part], norm, eps / 2, draws.generators(each, part.tolist()))
+                    for each in (f"fab-t target {rank} restart {restart}" for rank in range(width))
+                ]
+                start = torch.stack(starts, dim=1).flatten(0, 1)
             search = _Search(
-                rows=left,
-                images=images[left],
-                labels=labels[left],
-                aims=torch.stack([labels, target], dim=1)[left],
+                owners=owners,
+                images=images[owners],
+                labels=labels[owners],
+                aims=torch.stack([labels[owners], targets[part].flatten()], dim=1),
                 current=start,
-                nearest=images[left],
-                least=torch.full_like(least[left], torch.inf),
+                nearest=images[owners],
+                least=torch.full((len(owners),), torch.inf, dtype=torch.float64, device=images.device),
             )
-            ended = _search_target(model, search, blind, parameters)
-            nearer = ended.distances < least[ended.rows]
-            rows = ended.rows[nearer]
-            found[rows], least[rows] = ended.points[nearer], ended.distances[nearer]
-    return Attempt(project(found, images, norm, eps), blind)
+            _run(model, search, finds, parameters)
+    return Attempt(project(finds.points, images, norm, eps), finds.blind)

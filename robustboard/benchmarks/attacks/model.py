@@ -25,6 +25,10 @@ def _out_of_memory(error: BaseException) -> bool:
     )
 
 
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
 class Model:
     """Passes through a network, cut into batches.
 
@@ -63,10 +67,14 @@ class Model:
         self.gradient_rows = 0
         """Images whose gradient was taken so far, without filling."""
 
+    def _filled(self, count: int) -> int:
+        """Rows of a pass for so many images."""
+        return count + -count % min(GRAIN, self.rows)
+
     def _forward(self, images: Tensor) -> Tensor:
         """Logits of one batch: filled up to the grain, checked, cut to the classes."""
         count = len(images)
-        missing = -count % min(GRAIN, self.rows)
+        missing = self._filled(count) - count
         if missing:
             filler = images[-1:].detach().expand(missing, *images.shape[1:])
             images = torch.cat([images, filler])
@@ -82,6 +90,7 @@ class Model:
         if not bool(torch.isfinite(logits).all()):
             bad = int((~torch.isfinite(logits)).any(1).sum())
             raise CellError("non-finite", f"the model's logits are not finite for {bad} of {count} images")
+        self.forward_rows += count
         return logits
 
     def _batches(self, count: int, work: Callable[[slice], None]) -> None:
@@ -115,11 +124,16 @@ class Model:
                 parts.append(self._forward(images[rows].clone()))
 
         self._batches(len(images), work)
-        self.forward_rows += len(images)
-        return torch.cat(parts)
+        return _joined(parts)
 
     def gradients(
-        self, images: Tensor, aims: Tensor, loss: Loss, average_over: int = 1
+        self,
+        images: Tensor,
+        aims: Tensor,
+        loss: Loss,
+        average_over: int = 1,
+        *,
+        labels: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Logits (n, k) and the gradient (n, c, h, w) of each image's own loss, both detached.
 
@@ -131,11 +145,18 @@ class Model:
             loss: Maps logits and aims to one number an image.
             average_over: Passes whose logits and gradients are averaged, for models that answer
                 differently each time.
+            labels: (n,) where gradients of misclassified images are not needed: theirs are 0, which
+                saves the way back through the network where many are.
         """
         logits: list[Tensor] = []
         slopes: list[Tensor] = []
 
         def work(rows: slice) -> None:
+            if labels is not None and average_over == 1:
+                outputs, slope = self._standing_gradient(images[rows], aims[rows], loss, labels[rows])
+                logits.append(outputs)
+                slopes.append(slope)
+                return
             outputs, slope = self._gradient(images[rows], aims[rows], loss)
             for _ in range(average_over - 1):
                 more, further = self._gradient(images[rows], aims[rows], loss)
@@ -146,19 +167,45 @@ class Model:
             slopes.append(slope)
 
         self._batches(len(images), work)
-        self.forward_rows += len(images) * average_over
-        self.gradient_rows += len(images) * average_over
-        return torch.cat(logits), torch.cat(slopes)
+        return _joined(logits), _joined(slopes)
 
     def _gradient(self, images: Tensor, aims: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
         """Detached logits and gradients of one batch."""
         with torch.inference_mode(mode=False), torch.enable_grad():
             batch = images.detach().clone().requires_grad_()
             outputs = self._forward(batch)
-            total = loss(outputs, aims.clone()).sum()
-            slope = None
-            if total.requires_grad:
-                (slope,) = torch.autograd.grad(total, batch, allow_unused=True)
+            return outputs.detach(), self._back(outputs, batch, aims, loss)
+
+    def _back(self, outputs: Tensor, batch: Tensor, aims: Tensor, loss: Loss) -> Tensor:
+        """The way back of one batch, which requires gradients, from its outputs."""
+        self.gradient_rows += len(batch)
+        total = loss(outputs, aims.clone()).sum()
+        slope = None
+        if total.requires_grad:
+            (slope,) = torch.autograd.grad(total, batch, allow_unused=True)
         if slope is None:
             slope = torch.zeros_like(batch)
-        return outputs.detach(), torch.nan_to_num(slope.detach(), nan=0.0, posinf=0.0, neginf=0.0)
+        return torch.nan_to_num(slope.detach(), nan=0.0, posinf=0.0, neginf=0.0)
+
+    def _standing_gradient(
+        self, images: Tensor, aims: Tensor, loss: Loss, labels: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Detached logits of one batch, and gradients of the rows that are classified right; 0 elsewhere.
+
+        Where at most half of the passes' rows still stand, these go through the network again on
+        their own, which costs less than to take all rows back.
+        """
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            batch = images.detach().clone().requires_grad_()
+            outputs = self._forward(batch)
+            logits = outputs.detach()
+            standing = torch.nonzero(logits.argmax(1) == labels).squeeze(1)
+            if len(standing) == len(batch):
+                return logits, self._back(outputs, batch, aims, loss)
+            slopes = torch.zeros_like(images)
+            if 2 * self._filled(len(standing)) > self._filled(len(batch)):
+                slopes[standing] = self._back(outputs, batch, aims, loss)[standing]
+            elif len(standing):
+                del outputs, batch
+                slopes[standing] = self._gradient(images[standing], aims[standing], loss)[1]
+            return logits, slopes

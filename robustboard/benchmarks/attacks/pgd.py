@@ -32,7 +32,7 @@ def pgd(model: Model, images: Tensor, labels: Tensor, parameters: AttackParamete
             generators = draws.generators(f"restart {restart}", rows.tolist())
             current = ball_start(current, norm, eps, generators)
         for _ in range(parameters.steps):
-            logits, gradients = model.gradients(current, labels[rows], loss)
+            logits, gradients = model.gradients(current, labels[rows], loss, labels=labels[rows])
             fooled = logits.argmax(1) != labels[rows]
             found[rows[fooled]] = current[fooled]
             blind[rows] &= is_zero(gradients) & ~fooled

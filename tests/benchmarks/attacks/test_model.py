@@ -56,6 +56,24 @@ def test_gradient_is_of_each_image_alone() -> None:
     assert not slopes.requires_grad
 
 
+@pytest.mark.parametrize("wrong", [0, 3, 20, 30, 40])
+def test_misclassified_images_need_no_way_back(
+    robust_net: nn.Module, digits_test: Labelled, wrong: int
+) -> None:
+    """Their gradients are 0, the others' are the same to the bit, and many of them cost little."""
+    images, truth = torch.from_numpy(digits_test[0][:40]), robust_net(torch.from_numpy(digits_test[0][:40]))
+    labels = truth.argmax(1)
+    labels[:wrong] = (labels[:wrong] + 1) % 10
+    logits, slopes = Model(robust_net).gradients(images, labels, margin)
+    model = Model(robust_net)
+    again, standing = model.gradients(images, labels, margin, labels=labels)
+
+    assert torch.equal(again, logits)
+    assert not standing[:wrong].any()
+    assert torch.equal(standing[wrong:], slopes[wrong:])
+    assert model.gradient_rows == {0: 40, 3: 40, 20: 40, 30: 10, 40: 0}[wrong]
+
+
 def test_gradients_where_gradients_are_off() -> None:
     """B046: inside no_grad and inference_mode, on tensors made there, with frozen parameters."""
     expected = Model(Sizes()).gradients(_images(), torch.zeros(10, dtype=torch.long), margin)[1]
