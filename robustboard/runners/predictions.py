@@ -39,6 +39,7 @@ SCHEMA = pa.schema(
         pa.field("entropy", pa.float32()),
         pa.field("max_logit", pa.float32()),
         pa.field("energy", pa.float32()),
+        pa.field("group", pa.string()),
     ]
 )
 
@@ -72,7 +73,8 @@ class PredictionTable:
     softmax share of the predicted class in [0, 1]; distance, the size of the perturbation in the
     protocol's norm, in [0, 1] pixel units; status, see STATUSES; attack, the name of the attack that
     broke the image, empty where none did; then the columns of Outputs, null where the protocol does
-    not ask for them.
+    not ask for them; group, what the dataset says of the image beside its label (a region, a
+    texture), null where it says nothing.
     """
 
     table: pa.Table
@@ -125,6 +127,7 @@ class PredictionTable:
         status: Sequence[str],
         attack: Sequence[str] | None = None,
         outputs: Outputs | None = None,
+        group: Sequence[str] | None = None,
     ) -> PredictionTable:
         """The table of one condition from equally long columns; no attack broke any image if not given."""
         count = len(sample_id)
@@ -143,6 +146,7 @@ class PredictionTable:
                 else pa.array(np.asarray(getattr(outputs, name), np.float32))
                 for name in Outputs.NAMES
             ),
+            pa.nulls(count, pa.string()) if group is None else pa.array(list(group), pa.string()),
         ]
         return cls(pa.Table.from_arrays(columns, schema=SCHEMA))
 
