@@ -13,7 +13,8 @@ from robustboard.registry.folders import Folder, Found, by_id, need_folder, read
 from robustboard.registry.references import unknown
 from robustboard.workspace import Workspace
 
-BESIDES = frozenset({"README.md", NAME})
+BESIDES = frozenset({"README.md", NAME, "external"})
+"""What lies there beside the protocols; `external` is the folder of images that came with them."""
 
 
 def load_benchmarks(workspace: Workspace, catalog: Catalog) -> Mapping[str, BenchmarkEntry]:

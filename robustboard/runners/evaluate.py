@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterable
 
 from robustboard.benchmarks.conditions import conditions
-from robustboard.benchmarks.entries import WorstCase
+from robustboard.benchmarks.entries import Attack, Cascade, External, WorstCase
 from robustboard.runners import facts
 from robustboard.runners.device import forget_peak_memory
+from robustboard.runners.external import IN_MEMORY
 from robustboard.runners.keys import Cell
 from robustboard.runners.outcomes import Outcome, Summary, time_limit
 from robustboard.runners.plan import by_model_and_dataset, passes
@@ -68,6 +69,8 @@ def measure_cell(job: Job, session: Session) -> Outcome:
         images=job.images,
         skipped=job.skipped,
     )
+    if not session.store.is_finished(digest) and job.attacked is not None:
+        session.reporter.stage(f"{job.cell.name}: {len(job.attacked.places)} images of {job.attacked.name}")
     with session.store.open(plan, samples.ids, samples.labels) as run:
         todo = list(run.missing)
         for index in todo:
@@ -95,10 +98,20 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
         device=session.device,
         parameters=model.parameters,
         macs=model.macs(samples.shape),
-        preparation=samples.facts | {f"network {name}": fact for name, fact in classifier.facts.items()},
+        preparation=samples.facts
+        | {f"network {name}": fact for name, fact in classifier.facts.items()}
+        | _judged(job),
     )
     run.put(index, table, circumstances)
     session.reporter.advance(job.cell.name, len(part) * passes(job.benchmark, job.setting), len(part))
+
+
+def _judged(job: Job) -> dict[str, str]:
+    """Which images predictions are of, for the record: as made here in memory, or as a file holds them."""
+    procedure = job.benchmark.procedure
+    if isinstance(procedure, External) and job.attacked is not None:
+        return job.attacked.facts(procedure.made_by)
+    return {"encoding": IN_MEMORY} if isinstance(procedure, Attack | Cascade) else {}
 
 
 def _rows(part: range, job: Job, session: Session) -> PredictionTable:
@@ -118,4 +131,5 @@ def _rows(part: range, job: Job, session: Session) -> PredictionTable:
         key=job.key,
         batch_size=session.profile.batch_size,
         device=str(session.device),
+        attacked=job.attacked.of(ids) if job.attacked is not None else None,
     )

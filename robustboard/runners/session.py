@@ -9,13 +9,14 @@ from pathlib import Path
 
 import torch
 
-from robustboard.benchmarks.entries import BenchmarkEntry, Scope
+from robustboard.benchmarks.entries import BenchmarkEntry, External, ImagesSetting, Scope
 from robustboard.errors import CellError, StoreError, UserError
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import InputSpec, ModelEntry
 from robustboard.registry.lock import Lock
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.device import prepare
+from robustboard.runners.external import Attacked, handed_in
 from robustboard.runners.keys import Cell, Keys
 from robustboard.runners.loaders import load_classifier
 from robustboard.runners.macs import macs, parameters
@@ -138,6 +139,7 @@ class Session:
             setting=self.setting(cell),
             model=model,
             samples=chosen,
+            everything=samples,
             classes=self.catalog.classes(self.catalog.dataset(cell.dataset)),
             images=len(samples.ids) + len(samples.skipped),
             skipped=len(samples.skipped),
@@ -203,11 +205,22 @@ class Job:
     model: LoadedModel
     samples: Samples
     """Those to measure."""
+    everything: Samples
+    """All that could be read."""
     classes: tuple[int, ...] | None
     images: int
     """In the whole dataset."""
     skipped: int
     """Of those, the ones that could not be read and were left out."""
+
+    @cached_property
+    def attacked(self) -> Attacked | None:
+        """The images handed in for an external set, read and checked once; None for other procedures."""
+        procedure, session = self.benchmark.procedure, self.model.session
+        if not isinstance(procedure, External) or not isinstance(self.setting, ImagesSetting):
+            return None
+        entry = session.catalog.dataset(self.cell.dataset)
+        return handed_in(procedure, self.setting, self.everything, entry, session.workspace)
 
     @cached_property
     def parts(self) -> dict[str, PredictionTable]:
