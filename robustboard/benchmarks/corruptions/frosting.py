@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from robustboard.benchmarks.corruptions.compiled import compiled
 from robustboard.benchmarks.corruptions.parameters import TEXTURE_SCALE, Variant
 from robustboard.benchmarks.corruptions.setting import Doubles, Pixels
 from robustboard.errors import UserError
@@ -39,22 +40,35 @@ TINTS: tuple[tuple[tuple[int, int, int], int], ...] = (
 DIRECTIONS = ((1.0, 0.0), (0.8, 0.6), (0.28, 0.96), (-0.6, 0.8), (-0.96, 0.28))
 """Unit vectors that are exact in a few digits; feathers grow along them."""
 OCTAVES = 4
+TORUS = 64
+"""Side of the lattice of random values that noise is smoothed from."""
 
 
-def _noise(rows: Doubles, columns: Doubles, source: np.random.Philox) -> Doubles:
-    """Smooth noise in [0, 1) at places of a 64 by 64 torus of random values.
+def _values(source: np.random.Philox) -> Doubles:
+    """(TORUS, TORUS) values in [0, 1) from raw draws, whose stream never changes."""
+    raw = source.random_raw(TORUS * TORUS) >> np.uint64(11)
+    values: Doubles = raw.astype(np.float64).reshape(TORUS, TORUS) * 2.0**-53
+    return values
 
-    Only sums, products and raw draws, so that every machine gets the same bits.
+
+@compiled
+def _noise(rows: Doubles, columns: Doubles, values: Doubles) -> Doubles:
+    """Smooth noise in [0, 1) at places (h, w) of a torus of values.
+
+    Only sums and products, so that every machine gets the same bits.
     """
-    values = (source.random_raw(64 * 64) >> np.uint64(11)).astype(np.float64).reshape(64, 64) * 2.0**-53
-    top, left = np.floor(rows), np.floor(columns)
-    down, across = rows - top, columns - left
-    down, across = down * down * (3 - 2 * down), across * across * (3 - 2 * across)
-    y, x = top.astype(np.int64) % 64, left.astype(np.int64) % 64
-    below, right = (y + 1) % 64, (x + 1) % 64
-    upper = values[y, x] * (1 - across) + values[y, right] * across
-    lower = values[below, x] * (1 - across) + values[below, right] * across
-    found: Doubles = upper * (1 - down) + lower * down
+    found = np.empty(rows.shape)
+    last = values.shape[0] - 1  # the side is a power of two
+    for row in range(rows.shape[0]):
+        for column in range(rows.shape[1]):
+            top, left = np.floor(rows[row, column]), np.floor(columns[row, column])
+            down, across = rows[row, column] - top, columns[row, column] - left
+            down, across = down * down * (3 - 2 * down), across * across * (3 - 2 * across)
+            y, x = int(top) & last, int(left) & last
+            below, right = (y + 1) & last, (x + 1) & last
+            upper = values[y, x] * (1 - across) + values[y, right] * across
+            lower = values[below, x] * (1 - across) + values[below, right] * across
+            found[row, column] = upper * (1 - down) + lower * down
     return found
 
 
@@ -62,16 +76,17 @@ def _feathers(number: int) -> Doubles:
     """(HEIGHT, WIDTH) crossing ridges, of mean 0 and standard deviation 1."""
     source = np.random.Philox(key=(SEED << 8) + number)
     rows, columns = np.meshgrid(np.arange(HEIGHT) / 16, np.arange(WIDTH) / 16, indexing="ij")
-    bend = 3 * _noise(rows / 4, columns / 4, source) + _noise(rows, columns, source)
+    bend = 3 * _noise(rows / 4, columns / 4, _values(source)) + _noise(rows, columns, _values(source))
     total: Doubles = np.zeros((HEIGHT, WIDTH))
     for turn in range(3):
         x, y = DIRECTIONS[(number + turn) % len(DIRECTIONS)]
         along, side = columns * x + rows * y, rows * x - columns * y
         for octave in range(OCTAVES):
             grain = 2.0**octave
-            ridge = 1 - np.abs(2 * _noise((side + bend) * grain, (along + bend) * grain / 4, source) - 1)
+            noise = _noise((side + bend) * grain, (along + bend) * grain / 4, _values(source))
+            ridge = 1 - np.abs(2 * noise - 1)
             total = total + ridge * ridge * ridge / grain**0.5
-    grit = _noise(rows * 8, columns * 8, source)
+    grit = _noise(rows * 8, columns * 8, _values(source))
     total = total + grit * grit
     found: Doubles = (total - total.mean()) / total.std()
     return found
