@@ -30,6 +30,7 @@ from robustboard.benchmarks.entries import (
 from robustboard.benchmarks.noise import noise_generators, perturb
 from robustboard.benchmarks.seeds import Draws
 from robustboard.errors import CellError
+from robustboard.registry.entries import Norm
 from robustboard.runners.predictions import PredictionTable, SampleStatus
 from robustboard.runners.randomness import clean_seed, seeded
 from robustboard.runners.record import RunKey
@@ -175,14 +176,12 @@ class _Measurement:
         return left
 
     def external(
-        self, batch: _Batch, clean: _Judged, attacked: Mapping[str, Pixels], condition: Condition
+        self, batch: _Batch, clean: _Judged, attacked: Mapping[str, Pixels], norm: Norm, eps: float
     ) -> _Judged:
         """Predictions on images attacked elsewhere; where there is none the clean row stands.
 
         Raises CellError `budget` for an image that leaves its budget: it is never moved back.
         """
-        if condition.kind not in ("linf", "l2"):
-            raise ValueError(f"expected a norm, got {condition.kind}")
         unharmed = clean.predicted == batch.labels
         judged = replace(
             clean,
@@ -197,10 +196,10 @@ class _Measurement:
             return judged
         originals = batch.images[torch.from_numpy(rows).to(batch.images.device)]
         images = torch.from_numpy(np.stack([attacked[batch.ids[row]] for row in rows])).to(originals)
-        if not bool(inside(images, originals, condition.kind, float(condition.budget)).all()):
-            raise CellError("budget", f"a handed-in image left its budget {condition.name}")
+        if not bool(inside(images, originals, norm, eps).all()):
+            raise CellError("budget", f"a handed-in image left its budget {eps} ({norm})")
         judged.predicted[rows], judged.confidence[rows] = self.judge(images)
-        judged.distance[rows] = distance(images, originals, condition.kind).float().cpu().numpy()
+        judged.distance[rows] = distance(images, originals, norm).float().cpu().numpy()
         for row in rows[judged.predicted[rows] != batch.labels[rows]]:
             judged.attack[row] = "external"
         return judged
@@ -371,7 +370,8 @@ def measure(
                     if isinstance(procedure, Attack | Cascade) and isinstance(setting, Ladder):
                         judged = measurement.attack(batch, clean, ladder(procedure, setting, step), step)
                     elif isinstance(procedure, External):
-                        judged = measurement.external(batch, clean, attacked or {}, step)
+                        eps = float(step.budget)
+                    judged = measurement.external(batch, clean, attacked or {}, procedure.norm, eps)
                     else:
                         judged = measurement.noise(batch, step)
                 found[step.name].append(judged)
