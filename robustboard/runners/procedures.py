@@ -371,7 +371,7 @@ def measure(
                         judged = measurement.attack(batch, clean, ladder(procedure, setting, step), step)
                     elif isinstance(procedure, External):
                         eps = float(step.budget)
-                    judged = measurement.external(batch, clean, attacked or {}, procedure.norm, eps)
+                        judged = measurement.external(batch, clean, attacked or {}, procedure.norm, eps)
                     else:
                         judged = measurement.noise(batch, step)
                 found[step.name].append(judged)
