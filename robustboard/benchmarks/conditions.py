@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
-from robustboard.benchmarks.entries import CLEAN, Adversarial, Clean, Ladder, Noise, Procedure, Scope
+from robustboard.benchmarks.entries import (
+    CLEAN,
+    Adversarial,
+    Clean,
+    Corruption,
+    CueConflict,
+    Ladder,
+    Noise,
+    OutOfDistribution,
+    Procedure,
+    Scope,
+)
 
-Kind = Literal["linf", "l2", "uniform", "gaussian"]
+TEMPERATURE = "temperature"
+ALL = "all"
+"""Condition of scores over all corruptions."""
+MSP = "msp"
+"""Condition of detection scores by the largest softmax share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One perturbation of every image."""
 
-    kind: Kind
-    """The norm of an attack, or the distribution of noise."""
+    kind: str
+    """The norm of an attack, the distribution of noise, a corruption, or `temperature`."""
     budget: Fraction
-    """In units of the [0, 1] pixel range; the L2 length for norm l2."""
+    """In units of the [0, 1] pixel range; the L2 length for norm l2; the severity of a corruption."""
     draw: int | None = None
     """Which of several independent draws; None for attacks."""
 
@@ -39,7 +53,15 @@ def perturbations(procedure: Procedure, setting: Scope) -> tuple[Condition, ...]
     Raises TypeError when the setting is not one of this kind of procedure.
     """
     if isinstance(procedure, Clean):
+        return tuple(Condition(TEMPERATURE, each) for each in procedure.temperatures)
+    if isinstance(procedure, OutOfDistribution | CueConflict):
         return ()
+    if isinstance(procedure, Corruption):
+        return tuple(
+            Condition(name, Fraction(severity))
+            for name in procedure.corruptions
+            for severity in procedure.severities
+        )
     if not isinstance(setting, Ladder):
         raise TypeError(f"expected a setting with budgets for {procedure.kind}, got {type(setting).__name__}")
     if isinstance(procedure, Noise):
@@ -63,9 +85,18 @@ def headline(procedure: Procedure, setting: Scope) -> str:
     Noise at equal size is harder when Gaussian (standard deviation 1 against 0.58 of the size), so
     the Gaussian accuracy stands for protocols that have both.
     """
+    match procedure:
+        case Clean() if procedure.temperatures:
+            return f"expected_calibration_error@{CLEAN}"
+        case OutOfDistribution():
+            return f"aupr_out@{MSP}"
+        case CueConflict():
+            return f"shape_bias@{CLEAN}"
+        case Corruption():
+            return f"{'mce' if procedure.normaliser else 'mean_corruption_accuracy'}@{ALL}"
     if isinstance(procedure, Clean) or not isinstance(setting, Ladder):
         return f"clean_accuracy@{CLEAN}"
     if isinstance(procedure, Adversarial):
         return f"robust_accuracy@{procedure.norm} {setting.headline}"
-    kind: Kind = "gaussian" if "gaussian" in procedure.distributions else procedure.distributions[0]
+    kind = "gaussian" if "gaussian" in procedure.distributions else procedure.distributions[0]
     return f"noise_accuracy@{kind} {setting.headline}"

@@ -46,13 +46,12 @@ def corruption_error(error: float, reference: float) -> float:
 
 
 def mean_corruption_error(errors: Mapping[str, float], reference: Mapping[str, float] = ALEXNET) -> float:
-    """mCE: the mean of the fifteen CEs. A mean of ratios, not a ratio of means.
+    """mCE: the mean of the CEs of the reference's corruptions. A mean of ratios, not a ratio of means.
 
     Further corruptions in `errors` do not count. Raises ValueError naming corruptions that lack.
     """
-    _complete(errors)
-    _complete(reference)
-    return sum(corruption_error(errors[name], reference[name]) for name in ALEXNET) / len(ALEXNET)
+    _complete(errors, reference)
+    return sum(corruption_error(errors[name], found) for name, found in reference.items()) / len(reference)
 
 
 def relative_mean_corruption_error(
@@ -66,18 +65,17 @@ def relative_mean_corruption_error(
     Both clean errors must come from the same pipeline as the errors that they are taken from.
     Raises ValueError as above, and where the reference does not err more under a corruption.
     """
-    _complete(errors)
-    _complete(reference)
+    _complete(errors, reference)
     total = 0.0
-    for name in ALEXNET:
-        gap = reference[name] - reference_clean
+    for name, found in reference.items():
+        gap = found - reference_clean
         if gap <= 0:
             raise ValueError(f"expected the reference to err more under {name} than on clean images")
         total += 100 * (errors[name] - clean_error) / gap
-    return total / len(ALEXNET)
+    return total / len(reference)
 
 
-def _complete(errors: Mapping[str, float]) -> None:
-    lacking = [name for name in ALEXNET if name not in errors]
+def _complete(errors: Mapping[str, float], reference: Mapping[str, float]) -> None:
+    lacking = [name for name in reference if name not in errors]
     if lacking:
-        raise ValueError(f"mCE needs all fifteen corruptions, lacking: {', '.join(lacking)}")
+        raise ValueError(f"mCE needs all {len(reference)} corruptions, lacking: {', '.join(lacking)}")

@@ -23,13 +23,16 @@ from robustboard.fields import (
     Positive,
     Prose,
     Seed,
+    Share,
     VersionedId,
+    Word,
     refuse,
 )
 from robustboard.registry.entries import DatasetEntry, FilePin, Norm
 from robustboard.yamls import Frozen
 
 CLEAN = "clean"
+MOST_SEVERE = 5
 
 
 class Scope(Frozen):
@@ -78,10 +81,19 @@ class AttackSetting(Ladder):
 
 
 class Clean(Frozen):
-    """Accuracy on unperturbed images."""
+    """Accuracy and calibration on images as they are: of a clean set, or of a naturally shifted one."""
 
     kind: Literal["clean"]
+    temperatures: tuple[Positive, ...] = ()
+    """Logits are also divided by each of these, rising, to find the one that calibrates best."""
     settings: tuple[Scope, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check_temperatures(self) -> Clean:
+        if list(self.temperatures) != sorted(set(self.temperatures)) or len(self.temperatures) in (1, 2):
+            got = " ".join(map(str, self.temperatures))
+            raise refuse("at least 3 temperatures in rising order, or none", field="temperatures", got=got)
+        return self
 
 
 class Noise(Frozen):
@@ -98,6 +110,74 @@ class Noise(Frozen):
         if len(set(self.distributions)) != len(self.distributions):
             raise refuse("each distribution once", field="distributions", got=" ".join(self.distributions))
         return self
+
+
+class Normaliser(Frozen):
+    """A reference network's errors, that corruption errors are divided by."""
+
+    name: Line
+    clean_error: Share
+    errors: dict[Word, Share] = Field(min_length=1)
+    """Corruption → the reference's mean error over the severities; those named here make mCE."""
+
+
+class CorruptionSetting(Scope):
+    """A clean set, and where its corrupted copies lie."""
+
+    stored: EntryId | None = None
+    """Dataset entry of stored corrupted images of the same samples; absent: they are made in memory."""
+
+
+class Corruption(Frozen):
+    """Common corruptions at several severities: made in memory, or read from stored files, never both."""
+
+    kind: Literal["corruption"]
+    variant: Literal["imagenet", "cifar"]
+    """Severity parameters: of ImageNet-C (224 pixels) or of CIFAR-10-C (32 pixels)."""
+    images: Literal["in-memory", "stored"]
+    corruptions: tuple[Word, ...] = Field(min_length=1)
+    severities: tuple[Count, ...] = (1, 2, 3, 4, 5)
+    normaliser: Normaliser | None = None
+    settings: tuple[CorruptionSetting, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> Corruption:
+        for field, found in (("corruptions", self.corruptions), ("severities", self.severities)):
+            if len(set(found)) != len(found):
+                raise refuse("each one once", field=field, got=" ".join(map(str, found)))
+        if max(self.severities) > MOST_SEVERE:
+            raise refuse(f"severities from 1 to {MOST_SEVERE}", field="severities", got=max(self.severities))
+        lacking = sorted(set(self.normaliser.errors if self.normaliser else ()) - set(self.corruptions))
+        if lacking:
+            raise refuse("errors of the protocol's corruptions", field="normaliser.errors", got=lacking[0])
+        for place, setting in enumerate(self.settings):
+            if (setting.stored is None) != (self.images == "in-memory"):
+                raise refuse(
+                    "a dataset of stored images" if self.images == "stored" else "none for images in memory",
+                    field=f"settings.{place}.stored",
+                    got=setting.stored or "none",
+                )
+        return self
+
+
+class DetectionSetting(Scope):
+    """Out-of-distribution sets, and the set that they are to be told from."""
+
+    in_distribution: EntryId
+
+
+class OutOfDistribution(Frozen):
+    """Telling images of no known class from the others by the model's own doubt."""
+
+    kind: Literal["out-of-distribution"]
+    settings: tuple[DetectionSetting, ...] = Field(min_length=1)
+
+
+class CueConflict(Frozen):
+    """Images whose shape shows one category and whose texture another; the dataset's group is the texture."""
+
+    kind: Literal["cue-conflict"]
+    settings: tuple[Scope, ...] = Field(min_length=1)
 
 
 def _check_linf(norm: Norm, settings: Sequence[Ladder]) -> None:
@@ -232,7 +312,10 @@ class WorstCase(Frozen):
 
 Adversarial = Attack | Cascade | External | WorstCase
 """Procedures whose rows say which images survive inside a budget."""
-Procedure = Annotated[Clean | Noise | Attack | Cascade | External | WorstCase, Field(discriminator="kind")]
+Procedure = Annotated[
+    Clean | Noise | Attack | Cascade | External | WorstCase | Corruption | OutOfDistribution | CueConflict,
+    Field(discriminator="kind"),
+]
 
 
 class BenchmarkEntry(Frozen):

@@ -21,7 +21,7 @@ class Metric:
     """What a name in results means."""
 
     description: str
-    unit: Literal["share", "count", "ratio"]
+    unit: Literal["share", "count", "ratio", "percent"]
     direction: Literal["higher", "lower", "none"]
 
 
@@ -58,6 +58,79 @@ METRICS: dict[str, Metric] = {
         "share",
         "higher",
     ),
+    "worst_group_accuracy": Metric(
+        "Lowest accuracy over the groups that the dataset declares.", "share", "higher"
+    ),
+    "group_accuracy": Metric("Share of a group's images that are classified right.", "share", "higher"),
+    "expected_calibration_error": Metric(
+        "Mean gap of confidence and accuracy over 15 bins of equal width.", "share", "lower"
+    ),
+    "rms_calibration_error": Metric(
+        "Root mean squared gap of confidence and accuracy over bins of 100 images of rising confidence.",
+        "share",
+        "lower",
+    ),
+    "rms_calibration_error_published": Metric(
+        "The same as the published code computes it: without the bin of the most confident images.",
+        "share",
+        "lower",
+    ),
+    "aurra": Metric(
+        "Area under accuracy over the share of images answered, surest first.", "share", "higher"
+    ),
+    "brier_score": Metric(
+        "Mean squared distance of the softmax shares from the label, from 0 to 2.", "ratio", "lower"
+    ),
+    "negative_log_likelihood": Metric("Mean of minus log of the label's share, in nats.", "ratio", "lower"),
+    "best_temperature": Metric(
+        "Number that logits are divided by for the least negative log-likelihood on these images.",
+        "ratio",
+        "none",
+    ),
+    "corruption_accuracy": Metric(
+        "Share of all images classified right under a corruption, mean over the severities.",
+        "share",
+        "higher",
+    ),
+    "mean_corruption_accuracy": Metric(
+        "Mean accuracy over the corruptions that count and all severities.", "share", "higher"
+    ),
+    "corruption_error": Metric(
+        "Error under a corruption, in percent of the reference's.", "percent", "lower"
+    ),
+    "mce": Metric("Mean of the corruption errors, in percent of the reference's.", "percent", "lower"),
+    "relative_mce": Metric(
+        "The same with each error less the clean error, of the model and of the reference.",
+        "percent",
+        "lower",
+    ),
+    "auroc": Metric(
+        "Chance that an image out of distribution has the higher anomaly score.", "share", "higher"
+    ),
+    "aupr_out": Metric(
+        "Average precision with images out of distribution as positives, step-wise.", "share", "higher"
+    ),
+    "aupr_in": Metric(
+        "Average precision with images in distribution as positives, step-wise.", "share", "higher"
+    ),
+    "aupr_out_trapezoid": Metric("The same as aupr_out by straight lines (OpenOOD).", "share", "higher"),
+    "aupr_in_trapezoid": Metric("The same as aupr_in by straight lines (OpenOOD).", "share", "higher"),
+    "fpr95": Metric(
+        "Share of images in distribution that are called out of it where the recall of the others is"
+        " nearest to 95 %.",
+        "share",
+        "lower",
+    ),
+    "fpr95_first": Metric(
+        "The same at the first threshold whose recall reaches 95 % (OpenOOD).", "share", "lower"
+    ),
+    "in_distribution_images": Metric("Images in distribution.", "count", "none"),
+    "out_of_distribution_images": Metric("Images out of distribution.", "count", "none"),
+    "shape_bias": Metric(
+        "Decisions by shape among decisions by shape or texture, where the two conflict.", "share", "none"
+    ),
+    "shape_accuracy": Metric("Share of conflict images decided by shape.", "share", "none"),
+    "texture_accuracy": Metric("Share of conflict images decided by texture.", "share", "none"),
 }
 
 

@@ -16,9 +16,12 @@ from robustboard.benchmarks.entries import (
     Cascade,
     CascadeStep,
     Clean,
+    Corruption,
+    CueConflict,
     External,
     Ladder,
     Noise,
+    OutOfDistribution,
     Scope,
     WorstCase,
 )
@@ -158,7 +161,11 @@ def passes(benchmark: BenchmarkEntry, setting: Scope) -> int:
     procedure = benchmark.procedure
     match procedure:
         case Clean():
+            return 1 + len(procedure.temperatures)
+        case OutOfDistribution() | CueConflict():
             return 1
+        case Corruption():
+            return 1 + len(procedure.corruptions) * len(procedure.severities)
         case Noise():
             budgets = setting.budgets if isinstance(setting, Ladder) else ()
             return 1 + len(procedure.distributions) * len(budgets) * procedure.draws

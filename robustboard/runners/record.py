@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -75,9 +76,9 @@ class Score(Frozen):
     high: float | None
     n: Natural
     correct: Natural | None = None
-    unit: Literal["share", "count", "ratio"] = "share"
+    unit: Literal["share", "count", "ratio", "percent"] = "share"
     direction: Literal["higher", "lower", "none"] = "higher"
-    interval: Literal["wilson-95", "bootstrap-95", "none"] = "wilson-95"
+    interval: Literal["wilson-95", "normal-95", "bootstrap-95", "none"] = "wilson-95"
     status: Literal["ok", "undefined"] = "ok"
     reason: str | None = None
 
@@ -112,6 +113,8 @@ class Checks(Frozen):
     """Images looked at."""
     spread: float
     """Largest difference of a logit between two passes over the same images."""
+    flips: Natural = 0
+    """Images whose predicted class differs between the two passes."""
     softmax: bool
     """Whether every output row is a probability distribution: not negative, sum 1."""
     inner_gradients: bool
@@ -122,6 +125,23 @@ class Checks(Frozen):
     """Images that survive the protocol's attack with the whole pixel range as budget."""
     attacked: Natural = 0
     """Images that this attack met: those classified right."""
+
+    @classmethod
+    def worst(cls, parts: Sequence[Checks]) -> Checks | None:
+        """What all parts of a run showed together: counts are summed, of the rest the worst; None of none."""
+        if not parts:
+            return None
+        unbounded = [part.unbounded for part in parts if part.unbounded is not None]
+        return cls(
+            images=sum(part.images for part in parts),
+            spread=max(part.spread for part in parts),
+            flips=sum(part.flips for part in parts),
+            softmax=any(part.softmax for part in parts),
+            inner_gradients=any(part.inner_gradients for part in parts),
+            classes=min(part.classes for part in parts),
+            unbounded=sum(unbounded) if unbounded else None,
+            attacked=sum(part.attacked for part in parts),
+        )
 
 
 FlagName = Literal[

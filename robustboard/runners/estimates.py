@@ -1,0 +1,116 @@
+"""Scores with their intervals, from flags and values an image. No torch here."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from robustboard.benchmarks import metrics
+from robustboard.runners.record import Score
+
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+NO_IMAGES = "no image was measured"
+
+
+def undefined(metric: str, condition: str, n: int, reason: str) -> Score:
+    """A score without a value, and why it has none."""
+    meaning = metrics.METRICS[metric]
+    return Score(
+        metric=metric,
+        condition=condition,
+        value=None,
+        low=None,
+        high=None,
+        n=n,
+        unit=meaning.unit,
+        direction=meaning.direction,
+        status="undefined",
+        reason=reason,
+    )
+
+
+def share(metric: str, condition: str, flags: Flags, reason: str = NO_IMAGES) -> Score:
+    """The share of True; undefined, with the reason, over no image."""
+    n, correct = flags.size, int(np.count_nonzero(flags))
+    if n == 0:
+        return undefined(metric, condition, 0, reason)
+    meaning = metrics.METRICS[metric]
+    low, high = metrics.wilson(correct, n)
+    return Score(
+        metric=metric,
+        condition=condition,
+        value=correct / n,
+        low=low,
+        high=high,
+        n=n,
+        correct=correct,
+        unit=meaning.unit,
+        direction=meaning.direction,
+    )
+
+
+def mean(metric: str, condition: str, values: npt.NDArray[np.float64], trials: int) -> Score:
+    """The mean of one value in [0, 1] an image, each from `trials` dependent trials."""
+    if values.size == 0:
+        return undefined(metric, condition, 0, NO_IMAGES)
+    return effective(metric, condition, values.size, *metrics.mean_share(values, trials))
+
+
+def effective(metric: str, condition: str, n: int, value: float, sample_size: float) -> Score:
+    """A share over n images whose interval is that of another number of independent trials."""
+    meaning = metrics.METRICS[metric]
+    low, high = metrics.wilson(value * sample_size, sample_size)
+    return Score(
+        metric=metric,
+        condition=condition,
+        value=value,
+        low=low,
+        high=high,
+        n=n,
+        unit=meaning.unit,
+        direction=meaning.direction,
+    )
+
+
+def linear(metric: str, condition: str, values: Floats) -> Score:
+    """The mean of one number an image, with the normal interval of a mean over independent images."""
+    if values.size == 0:
+        return undefined(metric, condition, 0, NO_IMAGES)
+    error = float(np.std(values, ddof=1)) / np.sqrt(values.size) if values.size > 1 else None
+    return normal(metric, condition, float(np.mean(values)), error=error, n=values.size)
+
+
+def normal(
+    metric: str,
+    condition: str,
+    value: float,
+    *,
+    error: float | None,
+    n: int,
+    interval: Literal["normal-95", "bootstrap-95"] = "normal-95",
+) -> Score:
+    """A value with the interval of 1.96 standard errors to both sides, cut to [0, 1] for shares.
+
+    Without a standard error, or with none above 0, the score has no interval: nothing is known of
+    its doubt.
+    """
+    meaning = metrics.METRICS[metric]
+    low = high = None
+    if error:
+        low, high = value - metrics.Z95 * error, value + metrics.Z95 * error
+        if meaning.unit == "share":
+            low, high = max(low, 0.0), min(high, 1.0)
+    return Score(
+        metric=metric,
+        condition=condition,
+        value=value,
+        low=low,
+        high=high,
+        n=n,
+        unit=meaning.unit,
+        direction=meaning.direction,
+        interval=interval if low is not None else "none",
+    )
