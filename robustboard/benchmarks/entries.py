@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from robustboard.benchmarks.corruptions.parameters import CATEGORIES
+from robustboard.errors import nearest
 from robustboard.fields import (
     Count,
     Day,
@@ -46,6 +48,11 @@ class Scope(Frozen):
         if not self.datasets and not self.label_spaces:
             raise refuse("datasets or label_spaces", got="neither")
         return self
+
+    @property
+    def companion(self) -> str | None:
+        """The dataset that is read beside the measured one, if any."""
+        return None
 
     def covers(self, dataset: DatasetEntry) -> bool:
         """Whether the setting applies to this dataset; training sets only when named."""
@@ -127,6 +134,11 @@ class CorruptionSetting(Scope):
     stored: EntryId | None = None
     """Dataset entry of stored corrupted images of the same samples; absent: they are made in memory."""
 
+    @property
+    def companion(self) -> str | None:
+        """The stored corrupted images."""
+        return self.stored
+
 
 class Corruption(Frozen):
     """Common corruptions at several severities: made in memory, or read from stored files, never both."""
@@ -145,6 +157,10 @@ class Corruption(Frozen):
         for field, found in (("corruptions", self.corruptions), ("severities", self.severities)):
             if len(set(found)) != len(found):
                 raise refuse("each one once", field=field, got=" ".join(map(str, found)))
+        strange = [name for name in self.corruptions if name not in CATEGORIES]
+        if strange and self.images == "in-memory":
+            near = nearest(strange[0], CATEGORIES)
+            raise refuse("names of corruptions", field="corruptions", got=strange[0], near=near)
         if max(self.severities) > MOST_SEVERE:
             raise refuse(f"severities from 1 to {MOST_SEVERE}", field="severities", got=max(self.severities))
         lacking = sorted(set(self.normaliser.errors if self.normaliser else ()) - set(self.corruptions))
@@ -161,9 +177,14 @@ class Corruption(Frozen):
 
 
 class DetectionSetting(Scope):
-    """Out-of-distribution sets, and the set that they are to be told from."""
+    """Sets in distribution, and the set that is to be told from them."""
 
-    in_distribution: EntryId
+    out_of_distribution: EntryId
+
+    @property
+    def companion(self) -> str | None:
+        """The images of no known class."""
+        return self.out_of_distribution
 
 
 class OutOfDistribution(Frozen):

@@ -63,15 +63,19 @@ class Keys:
 
     def _dataset_parts(self, name: str) -> tuple[str, str]:
         entry = self.catalog.dataset(name)
-        subset = self.catalog.class_subset(entry.class_subset) if entry.class_subset else None
-        labels = identity.labels_digest(self.catalog.label_space(entry.label_space), subset)
-        return identity.dataset_digest(entry), labels
+        space, chosen = self.catalog.label_space(entry.label_space), self.catalog.chosen(entry)
+        labels = identity.labels_digest(space, chosen)
+        return identity.dataset_digest(entry, self.catalog.viewed(entry)), labels
 
     def _protocol_digest(self, benchmark: str, dataset: str) -> str:
         setting = self.benchmarks[benchmark].setting_for(self.catalog.dataset(dataset))
         if setting is None:
             raise UserError(f"benchmark {benchmark} has no setting for dataset {dataset}")
-        return protocol_digest(self.benchmarks[benchmark], setting)
+        found = protocol_digest(self.benchmarks[benchmark], setting)
+        if setting.companion is None:
+            return found
+        companion, labels = self._dataset(setting.companion)
+        return jsons.digest("robustboard.companion/1", [found, companion, labels])
 
     def parts(self, cell: Cell) -> tuple[Cell, ...]:
         """The cells whose predictions a worst case is joined from; none for other procedures.

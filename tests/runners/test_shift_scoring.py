@@ -248,7 +248,7 @@ def test_without_a_reference_the_mean_accuracy_stands_for_the_cell(logits: Any) 
 
 DETECTION = OutOfDistribution(
     kind="out-of-distribution",
-    settings=(DetectionSetting(datasets=("digits",), in_distribution="fashion-mnist"),),
+    settings=(DetectionSetting(datasets=("digits",), out_of_distribution="fashion-mnist"),),
 )
 
 
