@@ -7,18 +7,23 @@ search", sections 3.1 to 3.4, with the schedule of supplement B.1 at 10,000 iter
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, fields
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from robustboard.benchmarks.attacks.budget import per_image, project
+from robustboard.benchmarks.attacks.budget import project
 from robustboard.benchmarks.attacks.interface import AttackParameters, Attempt
 from robustboard.benchmarks.attacks.losses import margin
-from robustboard.benchmarks.attacks.model import Model
+from robustboard.benchmarks.attacks.model import GRAIN, Model
+from robustboard.benchmarks.attacks.pace import Pace
+from robustboard.benchmarks.attacks.targets import first_of_each
 from robustboard.benchmarks.seeds import Draws
+from robustboard.registry.entries import Norm
 
 FIRST_SHARE = 0.8
 """Share of the pixels in the first squares (p_init of the standard AutoAttack)."""
@@ -26,6 +31,8 @@ HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
 """Iterations after which that share is halved."""
 BLOCK = 100
 """Iterations whose random numbers are drawn at once; part of what the numbers are."""
+MOST_BATCHES = 2
+"""Batches that proposals of all images together fill at most in one look ahead."""
 GRID = 5
 """Bumps a side at the start of the l2 attack."""
 
@@ -35,6 +42,7 @@ def share(iteration: int) -> float:
     return FIRST_SHARE * math.ldexp(1.0, -sum(iteration > mark for mark in HALVED_AFTER))
 
 
+@cache
 def side(iteration: int, height: int, width: int) -> int:
     """Side of the squares of an iteration, in pixels."""
     wanted = round(math.sqrt(share(iteration) * height * width))
@@ -75,8 +83,10 @@ class _Standing:
     current: Tensor
     loss: Tensor
     generators: npt.NDArray[np.object_]
+    at: Tensor
+    """Iterations done."""
     numbers: Tensor
-    """(n, BLOCK, k) uniform numbers for the iterations of the current block."""
+    """(n, 2 * BLOCK, k) uniform numbers for the iterations of the current block and the next."""
 
     def keep(self, mask: Tensor) -> _Standing:
         """Only the images at True."""
@@ -89,10 +99,17 @@ class _Standing:
             }
         )
 
-    def draw(self, count: int) -> None:
-        """The next block of `count` numbers an iteration for each image."""
-        drawn = [generator.random((BLOCK, count)) for generator in self.generators]
-        self.numbers = torch.from_numpy(np.stack(drawn)).to(self.images.device)
+    def advance(self, iterations: Tensor) -> None:
+        """Count (n,) iterations, at most BLOCK, and draw the next block where one is done."""
+        before, self.at = self.at // BLOCK, self.at + iterations
+        for row in torch.nonzero(self.at // BLOCK > before).squeeze(1).tolist():
+            fresh = _drawn(self.generators[row], self.numbers.shape[2]).to(self.numbers.device)
+            self.numbers[row] = torch.cat([self.numbers[row, BLOCK:], fresh])
+
+
+def _drawn(generator: np.random.Generator, count: int) -> Tensor:
+    """(BLOCK, count) uniform numbers."""
+    return torch.from_numpy(generator.random((BLOCK, count)))
 
 
 def _window(numbers: Tensor, size: int, shape: torch.Size) -> tuple[Tensor, Tensor, Tensor]:
@@ -111,16 +128,16 @@ def _signs(numbers: Tensor) -> Tensor:
     return torch.where(numbers < 1 / 2, -1.0, 1.0).float()
 
 
-def _propose_linf(standing: _Standing, numbers: Tensor, size: int, eps: float) -> Tensor:
+def _propose_linf(images: Tensor, current: Tensor, numbers: Tensor, size: int, eps: float) -> Tensor:
     """A square set to the image plus or minus eps, one sign a channel (section 3.3)."""
-    _, _, mask = _window(numbers[:, :2], size, standing.images.shape)
+    _, _, mask = _window(numbers[:, :2], size, images.shape)
     signs = _signs(numbers[:, 2:])[:, :, None, None]
-    return torch.where(mask, standing.images + eps * signs, standing.current)
+    return torch.where(mask, images + eps * signs, current)
 
 
-def _propose_l2(standing: _Standing, numbers: Tensor, size: int, eps: float) -> Tensor:
+def _propose_l2(images: Tensor, current: Tensor, numbers: Tensor, size: int, eps: float) -> Tensor:
     """The length of a second square, and what is unused, given to a bump on a first (algorithm 3)."""
-    delta = standing.current - standing.images
+    delta = current - images
     count, channels = delta.shape[:2]
     rows, columns, first = _window(numbers[:, :2], size, delta.shape)
     _, _, second = _window(numbers[:, 2:4], size, delta.shape)
@@ -143,7 +160,7 @@ def _propose_l2(standing: _Standing, numbers: Tensor, size: int, eps: float) -> 
     budget = ((squares * (first | second)).sum((2, 3), keepdim=True) + unused).sqrt().to(delta.dtype)
     moved = torch.where(second, 0.0, delta)
     moved[place] = fresh / torch.where(fresh_length > 0, fresh_length, 1.0) * budget
-    return standing.images + moved
+    return images + moved
 
 
 def _start(images: Tensor, generators: list[np.random.Generator], parameters: AttackParameters) -> Tensor:
@@ -169,9 +186,11 @@ def _start(images: Tensor, generators: list[np.random.Generator], parameters: At
 def square(
     model: Model, images: Tensor, labels: Tensor, parameters: AttackParameters, draws: Draws
 ) -> Attempt:
-    """Keep each random square that raises the margin loss, for at most `queries` passes a restart.
+    """Keep each random square that raises the margin loss, for at most `queries` tries a restart.
 
     An image leaves as soon as it is misclassified. The attack uses no gradient: nothing is blind.
+    Several tries may share a pass through the network, and void ones pass again: the answer is that
+    of one try after the other.
     """
     found = images.clone()
     left = torch.arange(len(images), device=images.device)
@@ -185,6 +204,55 @@ def square(
     return Attempt(found, torch.zeros(len(images), dtype=torch.bool, device=images.device))
 
 
+def _proposals(standing: _Standing, owners: Tensor, iterations: Tensor, norm: Norm, eps: float) -> Tensor:
+    """(m, c, h, w) what each owner's image would be tried with at an iteration, from where it is now."""
+    images, current = standing.images[owners], standing.current[owners]
+    block = standing.at[owners] // BLOCK * BLOCK
+    numbers = standing.numbers[owners, iterations - block]
+    propose = _propose_linf if norm == "linf" else _propose_l2
+    height, width = images.shape[2:]
+    proposals = torch.empty_like(current)
+    sizes = np.array([side(iteration, height, width) for iteration in iterations.tolist()])
+    for size in np.unique(sizes).tolist():
+        part = torch.from_numpy(np.flatnonzero(sizes == size)).to(images.device)
+        proposals[part] = propose(images[part], current[part], numbers[part], size, eps)
+    return project(proposals, images, norm, eps)
+
+
+def _look_ahead(
+    model: Model, standing: _Standing, depth: int, parameters: AttackParameters
+) -> tuple[Tensor, Tensor]:
+    """Try the next `depth` proposals of each image in one pass, and take the first that is a success.
+
+    All are made from the image's current point, as if those before had failed: what comes after the
+    first success is void and will be made anew. So the search is the same at every depth. Proposals
+    that change no pixel fail without a pass.
+
+    Returns:
+        (n,) whether the image is now misclassified, and (n,) how many iterations were used up.
+    """
+    last = parameters.queries - 1
+    ahead = standing.at.unsqueeze(1) + torch.arange(depth, device=standing.at.device)
+    owners, offsets = torch.nonzero(ahead < last, as_tuple=True)
+    proposals = _proposals(standing, owners, ahead[owners, offsets], parameters.norm, parameters.eps)
+    changed = (proposals != standing.current[owners]).flatten(1).any(1)
+    used = (last - standing.at).clamp_max(depth)
+    fooled = torch.zeros_like(standing.at, dtype=torch.bool)
+    if not bool(changed.any()):
+        return fooled, used
+    owners, offsets, proposals = owners[changed], offsets[changed], proposals[changed]
+    logits = model.logits(proposals)
+    loss = margin(logits, standing.labels[owners])
+    wrong = logits.argmax(1) != standing.labels[owners]
+    hits = torch.nonzero((loss > standing.loss[owners]) | wrong).squeeze(1)
+    hits = hits[first_of_each(owners[hits])]
+    lucky = owners[hits]
+    standing.current[lucky] = proposals[hits]
+    standing.loss[lucky] = torch.maximum(loss[hits], standing.loss[lucky])
+    fooled[lucky], used[lucky] = wrong[hits], offsets[hits] + 1
+    return fooled, used
+
+
 def _search(
     model: Model,
     images: Tensor,
@@ -193,41 +261,35 @@ def _search(
     generators: list[np.random.Generator],
 ) -> tuple[Tensor, Tensor]:
     """Points of highest loss, and whether they are misclassified, after one random search."""
-    norm, eps = parameters.norm, parameters.eps
-    propose = _propose_linf if norm == "linf" else _propose_l2
-    height, width = images.shape[2:]
-    numbers_needed = images.shape[1] + (2 if norm == "linf" else 5)
-    found = images.clone()
-    broken = torch.zeros(len(images), dtype=torch.bool, device=images.device)
-    proposal = project(_start(images, generators, parameters), images, norm, eps)
-    logits = model.logits(proposal)
+    norm, device = parameters.norm, images.device
+    found = project(_start(images, generators, parameters), images, norm, parameters.eps)
+    logits = model.logits(found)
+    broken = logits.argmax(1) != labels
+    count = images.shape[1] + (2 if norm == "linf" else 5)
+    left = torch.nonzero(~broken).squeeze(1)
     standing = _Standing(
-        rows=torch.arange(len(images), device=images.device),
-        images=images,
-        labels=labels,
-        current=proposal,
-        loss=margin(logits, labels),
-        generators=np.array(generators, dtype=object),
-        numbers=torch.zeros(len(images), 0, device=images.device),
+        rows=left,
+        images=images[left],
+        labels=labels[left],
+        current=found[left],
+        loss=margin(logits, labels)[left],
+        generators=np.array([generators[row] for row in left.tolist()], dtype=object),
+        at=torch.zeros_like(left),
+        numbers=torch.zeros(len(left), 2 * BLOCK, count, dtype=torch.float64, device=device),
     )
-    for iteration in range(-1, parameters.queries - 1):
-        if iteration >= 0:
-            if iteration % BLOCK == 0:
-                standing.draw(numbers_needed)
-            size = side(iteration, height, width)
-            proposal = propose(standing, standing.numbers[:, iteration % BLOCK], size, eps)
-            proposal = project(proposal, standing.images, norm, eps)
-            logits = model.logits(proposal)
-            loss = margin(logits, standing.labels)
-            better = loss > standing.loss
-            standing.loss = torch.where(better, loss, standing.loss)
-            standing.current = torch.where(per_image(better, images).bool(), proposal, standing.current)
-        fooled = logits.argmax(1) != standing.labels
-        if bool(fooled.any()):
-            rows = standing.rows[fooled]
-            found[rows], broken[rows] = proposal[fooled], True
-            standing = standing.keep(~fooled)
-            if not len(standing.rows):
-                break
-    found[standing.rows] = standing.current
+    for row, generator in enumerate(standing.generators):
+        standing.numbers[row] = torch.cat([_drawn(generator, count), _drawn(generator, count)])
+    standing = standing.keep(standing.at < parameters.queries - 1)
+    pace = Pace(GRAIN // max(1, len(left)))
+    while len(standing.rows):
+        started = time.perf_counter()
+        most = max(1, min(BLOCK, MOST_BATCHES * model.rows // len(standing.rows)))
+        fooled, used = _look_ahead(model, standing, min(pace.depth, most), parameters)
+        standing.advance(used)
+        pace.note(int(used.sum()), time.perf_counter() - started)
+        leaving = fooled | (standing.at >= parameters.queries - 1)
+        if bool(leaving.any()):
+            rows = standing.rows[leaving]
+            found[rows], broken[rows] = standing.current[leaving], fooled[leaving]
+            standing = standing.keep(~leaving)
     return found, broken

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
@@ -57,18 +59,81 @@ def test_the_whole_budget_is_used_and_kept(robust_net: nn.Module, digits_test: L
     assert model.gradient_rows == 0
 
 
-def test_queries_are_counted_and_end_with_success(two_class: nn.Module) -> None:
-    """Score 0.08 falls at once or soon, score 0.8 never: at most 50 + 50 passes, no gradient."""
+class Steady:
+    """Looks so many proposals ahead, whatever it is told."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+
+    def note(self, used: float, seconds: float) -> None:
+        assert used >= 1
+        assert seconds >= 0
+
+
+def looking(monkeypatch: pytest.MonkeyPatch, depth: int) -> None:
+    module = import_module("robustboard.benchmarks.attacks.square")  # the package has a function of that name
+    monkeypatch.setattr(module, "Pace", lambda _first: Steady(depth))
+
+
+def test_queries_are_counted_and_end_with_success(
+    two_class: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Score 0.08 falls at once or soon, score 0.8 never. One at a time, at most as many passes as queries."""
+    looking(monkeypatch, 1)
     images = torch.tensor([0.52, 0.70]).view(2, 1, 1, 1).expand(2, 1, 2, 2).contiguous()
     model = Model(two_class)
-    attempt = square(
-        model, images, torch.tensor([0, 0]), AttackParameters("linf", 0.05, queries=50), _draws(2)
-    )
+    parameters = AttackParameters("linf", 0.05, queries=50)
+    attempt = square(model, images, torch.tensor([0, 0]), parameters, _draws(2))
     assert two_class(attempt.images).argmax(1).tolist() == [1, 0]
-    assert 50 < model.forward_rows < 100
-    alone = Model(two_class)
-    square(alone, images[1:], torch.tensor([0]), AttackParameters("linf", 0.05, queries=50), _draws(1))
-    assert alone.forward_rows == 50
+    assert 2 < model.forward_rows < 100
+
+    for queries in (1, 2, 7, 50):
+        alone = Model(two_class)
+        square(
+            alone, images[1:], torch.tensor([0]), AttackParameters("linf", 0.05, queries=queries), _draws(1)
+        )
+        assert queries / 4 < alone.forward_rows <= queries
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("queries", [2, 130, 260])
+def test_looking_ahead_changes_nothing(
+    digits_test: Labelled, robust_net: nn.Module, monkeypatch: pytest.MonkeyPatch, norm: Norm, queries: int
+) -> None:
+    """One proposal a pass, or up to 100 with those after a success void: the same points to the bit."""
+    images, labels = torch.from_numpy(digits_test[0][:12]), torch.from_numpy(digits_test[1][:12])
+    parameters = AttackParameters(norm, 0.15 if norm == "linf" else 0.6, queries=queries)
+    found = []
+    for depth in (1, 3, 100):
+        looking(monkeypatch, depth)
+        found.append(square(Model(robust_net), images, labels, parameters, _draws(12)).images)
+    assert 0 < int((robust_net(found[0]).argmax(1) == labels).sum()) < 12 or queries == 2
+    assert torch.equal(found[1], found[0])
+    assert torch.equal(found[2], found[0])
+
+
+def test_proposals_that_change_no_pixel_need_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pixel, at the image plus or minus the budget: after a try of each there is nothing new."""
+
+    class Parabola(nn.Module):
+        """Class 0 stands, and the start of either sign is the best point already."""
+
+        def forward(self, batch: Tensor) -> Tensor:
+            asked.append(len(batch))
+            return torch.stack([torch.ones(len(batch)), (batch[:, 0, 0, 0] - 0.5).abs()], dim=1)
+
+    asked: list[int] = []
+    looking(monkeypatch, 1)
+    model = Model(Parabola())
+    attempt = square(
+        model,
+        torch.full((1, 1, 1, 1), 0.5),
+        torch.tensor([0]),
+        AttackParameters("linf", 0.25, queries=200),
+        _draws(1),
+    )
+    assert attempt.images.flatten().tolist() in ([0.25], [0.75])
+    assert 60 < model.forward_rows < 140  # the other sign, about half of the time, never better
 
 
 def test_hidden_gradients_do_not_hide_from_queries(digits_test: Labelled, standard_net: nn.Module) -> None:
