@@ -97,12 +97,16 @@ def check(workspace: Workspace, *, as_json: bool) -> int:
     return 0
 
 
+UNLOCKED = ("trained-here", "classes-of")
+"""Kinds of source that have no lock line: weights made here, and views of other datasets."""
+
+
 def _chosen(content: Content, names: Sequence[str]) -> list[ModelEntry | DatasetEntry]:
     every: list[ModelEntry | DatasetEntry] = [
         *content.catalog.models.values(),
         *content.catalog.datasets.values(),
     ]
-    entries = {key_of(entry): entry for entry in every if entry.source.kind != "trained-here"}
+    entries = {key_of(entry): entry for entry in every if entry.source.kind not in UNLOCKED}
     for name in names:
         if name not in entries:
             raise UnknownNameError("entry to lock", name, entries)
@@ -271,7 +275,8 @@ def verify(content: Content, *, as_json: bool) -> int:
 
 
 def _measured(content: Content, folders: Sequence[Path]) -> tuple[dict[Cell, Result], dict[str, Board]]:
-    from robustboard.leaderboard.board import Measured, build_board  # noqa: PLC0415 - imports pandas
+    from robustboard.leaderboard.board import build_board  # noqa: PLC0415 - imports pandas
+    from robustboard.leaderboard.cells import Measured  # noqa: PLC0415 - imports pandas
     from robustboard.leaderboard.results import read_results  # noqa: PLC0415 - only here
     from robustboard.runners.failures import read_failures  # noqa: PLC0415 - only here
 

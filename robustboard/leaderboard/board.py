@@ -2,67 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pandas as pd
 
-from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.benchmarks.metrics import METRICS
-from robustboard.errors import StoreError
+from robustboard.leaderboard.cells import CellView, Measured, cell_text
 from robustboard.leaderboard.entries import BoardEntry, Column
-from robustboard.leaderboard.results import outdated
-from robustboard.leaderboard.statistics import Direction, margin, rank_ranges
+from robustboard.leaderboard.statistics import Direction, rank_ranges
 from robustboard.registry.catalog import Catalog
-from robustboard.runners.failures import Failure
 from robustboard.runners.keys import Cell
-from robustboard.runners.record import Result, Score
-
-CellStatus = Literal["ok", "partial", "outdated", "undefined", "failed", "not run"]
-"""ok: measured on every image, under the entries as they are now; only such cells can rank a model."""
-STATUSES: tuple[CellStatus, ...] = get_args(CellStatus)
-
-
-@dataclass(frozen=True, slots=True)
-class CellView:
-    """One cell of a board."""
-
-    status: CellStatus
-    score: Score | None
-    """None where there is no result; undefined scores have no value."""
-    reason: str | None
-    """Why the status is not ok."""
-    result: Result | None
-
-    def as_data(self) -> dict[str, Any]:
-        """The cell as JSON values."""
-        fields = ("metric", "condition", "value", "low", "high", "n", "correct", "unit", "direction")
-        found = {name: getattr(self.score, name) if self.score else None for name in fields}
-        key = self.result.key_digest if self.result else None
-        provenance = self.result.status if self.result else None
-        return {"status": self.status, "provenance": provenance, "reason": self.reason, **found, "key": key}
-
-    @property
-    def value(self) -> float | None:
-        """The number, in the unit of its score."""
-        return self.score.value if self.score is not None else None
-
-    @property
-    def bounds(self) -> tuple[float, float] | None:
-        """The 95 % interval; the value itself where the score has none; None without a value."""
-        if self.score is None or self.score.value is None:
-            return None
-        low, high = self.score.low, self.score.high
-        return (self.score.value, self.score.value) if low is None or high is None else (low, high)
-
-    @property
-    def margin(self) -> float | None:
-        """The larger side of the interval."""
-        if self.score is None or self.score.value is None or self.score.low is None:
-            return None
-        low, high = self.bounds or (self.score.value, self.score.value)
-        return margin(self.score.value, low, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,81 +112,6 @@ def rank_text(ranks: tuple[int, int] | None) -> str:
         return ""
     best, worst = ranks
     return str(best) if best == worst else f"{best}-{worst}"
-
-
-def margin_text(cell: CellView) -> str:
-    """`±0.4` in percent for shares, never rounded to nothing; empty where there is no interval."""
-    if cell.margin is None or cell.score is None:
-        return ""
-    scaled = cell.margin * (100 if cell.score.unit == "share" else 1)
-    return f"±{max(scaled, 0.1):.1f}" if scaled > 0 else "±0.0"
-
-
-def cell_text(cell: CellView) -> str:
-    """`76.1 ±0.4` in percent for shares; the status word where there is no number."""
-    score = cell.score
-    if score is None or score.value is None:
-        return cell.status
-    value = f"{score.value * 100:.1f}" if score.unit == "share" else f"{score.value:.3f}"
-    text = f"{value} {margin_text(cell)}".rstrip()
-    return text if cell.status == "ok" else f"{text} ({cell.status})"
-
-
-def find_score(result: Result, name: str | None) -> Score:
-    """The score METRIC@CONDITION of a result, its headline when no name is given.
-
-    Raises StoreError naming the record and the score that it lacks.
-    """
-    wanted = name or result.headline
-    metric, _, condition = wanted.partition("@")
-    for score in result.scores:
-        if score.metric == metric and score.condition == condition:
-            return score
-    cell = Cell(result.key.model, result.key.benchmark, result.key.dataset)
-    raise StoreError(f"{cell.name}.json: scores: expected {wanted}, found none")
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """All that is known of cells: results, and why others have none or an old one."""
-
-    results: Mapping[Cell, Result]
-    outdated: Mapping[Cell, str]
-    failures: Mapping[Cell, Failure]
-
-    @classmethod
-    def of(
-        cls,
-        results: Mapping[Cell, Result],
-        catalog: Catalog,
-        benchmarks: Mapping[str, BenchmarkEntry],
-        failures: Mapping[Cell, Failure] | None = None,
-    ) -> Measured:
-        """With the outdated ones found by comparing keys with entries."""
-        return cls(results, outdated(results, catalog, benchmarks), failures or {})
-
-    def view(self, cell: Cell, score: str | None = None) -> CellView:
-        """The cell as a board shows it. Raises StoreError when its result lacks the score."""
-        result = self.results.get(cell)
-        if result is None:
-            failure = self.failures.get(cell)
-            if failure is not None:
-                return CellView("failed", None, f"{failure.kind}: {failure.reason}", None)
-            return CellView("not run", None, "nobody has run it", None)
-        found = find_score(result, score)
-        if found.status == "undefined":
-            return CellView("undefined", found, found.reason, result)
-        if cell in self.outdated:
-            return CellView("outdated", found, self.outdated[cell], result)
-        if not result.complete:
-            return CellView("partial", found, _incomplete(result), result)
-        return CellView("ok", found, None, result)
-
-
-def _incomplete(result: Result) -> str:
-    if result.skipped:
-        return f"{result.skipped} of {result.images} images could not be read"
-    return f"measured on {result.evaluated} of {result.images} images"
 
 
 def build_board(entry: BoardEntry, catalog: Catalog, measured: Measured) -> Board:

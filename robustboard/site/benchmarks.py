@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robustboard.benchmarks.entries import AttackSetting, BenchmarkEntry, Ladder
-from robustboard.leaderboard.board import CellView, Measured, Row, build_board
+from robustboard.leaderboard.board import Row, build_board
+from robustboard.leaderboard.cells import CellView, Measured
 from robustboard.leaderboard.entries import BoardEntry, Column
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import DatasetEntry

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from robustboard.benchmarks.entries import BenchmarkEntry
-from robustboard.leaderboard.board import Board, CellView, Row
+from robustboard.leaderboard.board import Board, Row
+from robustboard.leaderboard.cells import CellView
 from robustboard.leaderboard.entries import Column
 from robustboard.leaderboard.statistics import shades
 from robustboard.site import numerals

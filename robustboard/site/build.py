@@ -11,7 +11,8 @@ import robustboard
 from robustboard import durable, jsons
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.errors import UserError, WorkspaceError
-from robustboard.leaderboard.board import Measured, build_board
+from robustboard.leaderboard.board import build_board
+from robustboard.leaderboard.cells import Measured
 from robustboard.leaderboard.entries import load_boards
 from robustboard.leaderboard.results import read_results
 from robustboard.registry.catalog import Catalog

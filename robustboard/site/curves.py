@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from robustboard.benchmarks.entries import CLEAN
-from robustboard.leaderboard.board import CellView
+from robustboard.leaderboard.cells import CellView
 from robustboard.runners.record import Result, Score
 from robustboard.site.charts import Axis, Point, Series, Whisker
 

@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from robustboard.leaderboard.board import Board, CellView, Measured
+from robustboard.leaderboard.board import Board
+from robustboard.leaderboard.cells import CellView, Measured
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import Score

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from robustboard.errors import UserError, WorkspaceError, echo
 from robustboard.fields import HttpsUrl
-from robustboard.leaderboard.board import margin_text
+from robustboard.leaderboard.cells import margin_text
 from robustboard.site import numerals
 
 _URL: TypeAdapter[str] = TypeAdapter(HttpsUrl)

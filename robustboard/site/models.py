@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from robustboard.benchmarks.entries import BenchmarkEntry
-from robustboard.leaderboard.board import Board, CellView, Measured, Row
+from robustboard.leaderboard.board import Board, Row
+from robustboard.leaderboard.cells import CellView, Measured
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import DatasetEntry, ModelEntry
 from robustboard.runners.keys import Cell

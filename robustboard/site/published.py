@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from robustboard.leaderboard.entries import ReportedView
-from robustboard.registry.entries import ModelEntry, ReportedScore
+from robustboard.registry.entries import ModelEntry
 from robustboard.registry.reported import Reported, plain
+from robustboard.registry.scores import ReportedScore
 
 UNIT_WORDS: dict[str, str] = {
     "percent": "%",

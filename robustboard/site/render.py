@@ -9,7 +9,8 @@ from jinja2 import Environment
 
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.benchmarks.metrics import METRICS
-from robustboard.leaderboard.board import Board, Measured
+from robustboard.leaderboard.board import Board
+from robustboard.leaderboard.cells import Measured
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.reported import Reported, canonical
 from robustboard.site import downloads, published

@@ -6,14 +6,8 @@ from typing import Any
 import pytest
 
 from robustboard.errors import StoreError
-from robustboard.leaderboard.board import (
-    Board,
-    Measured,
-    build_board,
-    cell_text,
-    find_score,
-    rank_text,
-)
+from robustboard.leaderboard.board import Board, build_board, rank_text
+from robustboard.leaderboard.cells import Measured, cell_text, find_score
 from robustboard.leaderboard.entries import BoardEntry
 from robustboard.runners.failures import Failure
 from robustboard.runners.keys import Cell

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment
 
-from robustboard.leaderboard.board import Measured, build_board
+from robustboard.leaderboard.board import build_board
+from robustboard.leaderboard.cells import Measured
 from robustboard.leaderboard.entries import BoardEntry
 from robustboard.registry.reported import Reported
 from robustboard.runners.keys import Cell

@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 from robustboard.leaderboard.entries import ReportedView
-from robustboard.registry.entries import ReportedScore
 from robustboard.registry.reported import Reported, ReportedSource
+from robustboard.registry.scores import ReportedScore
 from robustboard.site import published
 
 
