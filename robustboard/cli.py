@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robustboard import __version__, console
+from robustboard import __version__, console, external_cli
 from robustboard.errors import RobustboardError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(external_cli.app, name="external")
 
 
 @dataclass(frozen=True, slots=True)
