@@ -5,6 +5,7 @@ from __future__ import annotations
 from robustboard import console
 from robustboard.commands import Content
 from robustboard.errors import UnknownNameError
+from robustboard.registry.companions import ClassesOf
 from robustboard.registry.entries import UNRESOLVED, DatasetEntry, HubData, HubWeights, ModelEntry
 from robustboard.registry.lock import Lock, key_of
 
@@ -14,6 +15,8 @@ def _pin(entry: ModelEntry | DatasetEntry, lock: Lock) -> str:
     source = entry.source
     if source.kind == "trained-here":
         return "trained here"
+    if isinstance(source, ClassesOf):
+        return f"as {source.dataset}"
     locked = lock.get(key_of(entry))
     if locked is not None:
         return (locked.commit or locked.version or "files")[:12]
@@ -43,10 +46,15 @@ def _listing(content: Content, kind: str) -> list[dict[str, str]]:
             {"id": s.id, "name": s.name, "classes": str(len(s.classes))}
             for s in catalog.label_spaces.values()
         ]
-        return spaces + [
+        subsets = [
             {"id": s.id, "name": s.name, "classes": f"{len(s.classes)} of {s.subset_of}"}
             for s in catalog.class_subsets.values()
         ]
+        groups = [
+            {"id": s.id, "name": s.name, "classes": f"{len(s.classes)} groups of {s.grouping_of}"}
+            for s in catalog.class_groups.values()
+        ]
+        return spaces + subsets + groups
     if kind == "boards":
         return [{"id": b.id, "name": b.name, "labels": b.label_space} for b in content.boards().values()]
     if kind == "profiles":

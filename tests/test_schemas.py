@@ -9,7 +9,8 @@ import pytest
 
 from robustboard import schemas, workspace
 from robustboard.benchmarks.entries import BenchmarkEntry
-from robustboard.registry.entries import ClassSubset, DatasetEntry, LabelSpace, ModelEntry
+from robustboard.registry.entries import DatasetEntry, ModelEntry
+from robustboard.registry.labels import ClassSubset, LabelSpace
 from robustboard.registry.schema import export, schema
 from robustboard.registry.schema import schemas as render
 

@@ -8,8 +8,9 @@ from robustboard.benchmarks.entries import Attack, BenchmarkEntry, Cascade, Exte
 from robustboard.benchmarks.released import NAME, released_problems
 from robustboard.errors import ContentError, Problem, echo
 from robustboard.registry.catalog import Catalog, survey
-from robustboard.registry.entries import ClassSubset, DatasetEntry
+from robustboard.registry.entries import DatasetEntry
 from robustboard.registry.folders import Folder, Found, by_id, need_folder, read_folder
+from robustboard.registry.labels import LabelSpace
 from robustboard.registry.references import unknown
 from robustboard.workspace import Workspace
 
@@ -37,8 +38,8 @@ def check(workspace: Workspace) -> list[Problem]:
     """
     folder = _read(workspace)
     seen = survey(workspace)
-    subsets = {key for key, found in seen.labels.entries.items() if isinstance(found.entry, ClassSubset)}
-    references = _references(folder, by_id(seen.datasets), seen.datasets.ids, seen.labels.ids - subsets)
+    others = {key for key, found in seen.labels.entries.items() if not isinstance(found.entry, LabelSpace)}
+    references = _references(folder, by_id(seen.datasets), seen.datasets.ids, seen.labels.ids - others)
     return sorted({*folder.problems, *references, *released_problems(workspace)})
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from robustboard import yamls
 from robustboard.errors import ContentError, Problem, UnknownNameError, WorkspaceError
-from robustboard.registry.entries import ClassSubset, DatasetEntry, LabelSpace, ModelEntry
+from robustboard.registry.companions import ClassesOf
+from robustboard.registry.entries import DatasetEntry, ModelEntry
 from robustboard.registry.folders import Folder, by_id, need_folder, read_folder
+from robustboard.registry.labels import ClassGroups, ClassSubset, LabelFile, LabelSpace
 from robustboard.registry.references import cross_check
 from robustboard.workspace import Workspace
 
@@ -24,6 +26,7 @@ class Catalog:
     datasets: Mapping[str, DatasetEntry]
     label_spaces: Mapping[str, LabelSpace]
     class_subsets: Mapping[str, ClassSubset]
+    class_groups: Mapping[str, ClassGroups] = field(default_factory=dict)
 
     def model(self, name: str) -> ModelEntry:
         """The model of that id. Raises UnknownNameError with the nearest ids."""
@@ -41,13 +44,50 @@ class Catalog:
         """The class subset of that id. Raises UnknownNameError with the nearest ids."""
         return _look_up("class subset", name, self.class_subsets)
 
+    def chosen(self, dataset: DatasetEntry) -> ClassSubset | ClassGroups | None:
+        """The label file that a dataset's class_subset names. Raises UnknownNameError."""
+        name = dataset.class_subset
+        if name is None or name in self.class_groups:
+            return None if name is None else self.class_groups[name]
+        return _look_up("class subset", name, self.class_subsets)
+
     def classes(self, dataset: DatasetEntry) -> tuple[int, ...] | None:
-        """Indices of a dataset's class subset in its label space, in the subset's order; None: all."""
-        if dataset.class_subset is None:
+        """Indices of a dataset's class subset in its label space, in the subset's order.
+
+        None where outputs are not cut: all classes occur, or outputs are grouped.
+        """
+        chosen = self.chosen(dataset)
+        if not isinstance(chosen, ClassSubset):
             return None
-        keys = list(self.label_space(dataset.label_space).classes)
-        index = {key: number for number, key in enumerate(keys)}
-        return tuple(index[key] for key in self.class_subset(dataset.class_subset).classes)
+        index = self._index(dataset)
+        return tuple(index[key] for key in chosen.classes)
+
+    def groups(self, dataset: DatasetEntry) -> tuple[tuple[int, ...], ...] | None:
+        """Indices in the label space of each category's classes, in the order of categories; None: no groups.
+
+        Labels of a dataset with groups are numbers of categories.
+        """
+        chosen = self.chosen(dataset)
+        if not isinstance(chosen, ClassGroups):
+            return None
+        index = self._index(dataset)
+        return tuple(tuple(index[key] for key in keys) for keys in chosen.classes.values())
+
+    def labels(self, dataset: DatasetEntry) -> LabelSpace:
+        """What a dataset's labels count: the classes of its label space, or its categories."""
+        chosen = self.chosen(dataset)
+        if not isinstance(chosen, ClassGroups):
+            return self.label_space(dataset.label_space)
+        names = {category: category for category in chosen.classes}
+        return LabelSpace(id=chosen.id, name=chosen.name, source=chosen.source, classes=names)
+
+    def viewed(self, dataset: DatasetEntry) -> DatasetEntry:
+        """The dataset whose images a view shows; the dataset itself where it is no view."""
+        source = dataset.source
+        return self.dataset(source.dataset) if isinstance(source, ClassesOf) else dataset
+
+    def _index(self, dataset: DatasetEntry) -> dict[str, int]:
+        return {key: n for n, key in enumerate(self.label_space(dataset.label_space).classes)}
 
 
 def _look_up(kind: str, name: str, table: Mapping[str, T]) -> T:
@@ -63,11 +103,13 @@ class Survey:
 
     models: Folder[ModelEntry]
     datasets: Folder[DatasetEntry]
-    labels: Folder[LabelSpace | ClassSubset]
+    labels: Folder[LabelFile]
     problems: tuple[Problem, ...]
 
 
-def _label_type(node: yamls.Mapping) -> type[LabelSpace | ClassSubset]:
+def _label_type(node: yamls.Mapping) -> type[LabelFile]:
+    if "grouping_of" in node.items:
+        return ClassGroups
     return ClassSubset if "subset_of" in node.items else LabelSpace
 
 
@@ -83,9 +125,7 @@ def survey(workspace: Workspace) -> Survey:
         raise WorkspaceError(f"{workspace.show(root)}: expected a folder of {', '.join(names)}, found none")
     models = read_folder(workspace, root / "models", lambda _: ModelEntry)
     datasets = read_folder(workspace, root / "datasets", lambda _: DatasetEntry)
-    labels: Folder[LabelSpace | ClassSubset] = read_folder(
-        workspace, root / "labels", _label_type, limits=yamls.TABLE
-    )
+    labels: Folder[LabelFile] = read_folder(workspace, root / "labels", _label_type, limits=yamls.TABLE)
     problems = [*models.problems, *datasets.problems, *labels.problems]
     problems += cross_check(models, datasets, labels)
     return Survey(models, datasets, labels, tuple(sorted(set(problems))))
@@ -105,4 +145,5 @@ def load_catalog(workspace: Workspace) -> Catalog:
         datasets=by_id(seen.datasets),
         label_spaces={key: entry for key, entry in labels.items() if isinstance(entry, LabelSpace)},
         class_subsets={key: entry for key, entry in labels.items() if isinstance(entry, ClassSubset)},
+        class_groups={key: entry for key, entry in labels.items() if isinstance(entry, ClassGroups)},
     )

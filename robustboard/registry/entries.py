@@ -34,6 +34,7 @@ from robustboard.fields import (
     Word,
     refuse,
 )
+from robustboard.registry.companions import ClassesOf, CorruptedArrays, CorruptedFolders
 from robustboard.yamls import Frozen
 
 Norm = Literal["linf", "l2"]
@@ -233,14 +234,28 @@ class HubData(Frozen):
     split: Word
     image_column: Word
     label_column: Word
+    group_column: Word | None = None
     files: tuple[FilePin, ...] = ()
 
 
 class FolderData(Frozen):
-    """One sub-folder a class, named by class key; only declared classes may occur."""
+    """One sub-folder a class, named by class key or number; only declared classes may occur."""
 
     kind: Literal["folder"]
     path: RelativePath
+    only_declared: Flag = False
+    """Leave out sub-folders that are no class here, instead of refusing them (ObjectNet: 200 of 313)."""
+    group_from: Line | None = None
+    """How file names tell an image's group, `{label}#-{group}#` for cat1-dog3.png: braces stand for
+    text, # for digits; the label must be the folder's name."""
+
+    @model_validator(mode="after")
+    def _check(self) -> FolderData:
+        rest = (self.group_from or "{group}").replace("{label}", "", 1).replace("{group}", "", 1)
+        if "{group}" not in (self.group_from or "{group}") or {"{", "}"} & set(rest):
+            wanted = "`{group}` once, `{label}` at most once and no other braces"
+            raise refuse(wanted, field="group_from", got=self.group_from)
+        return self
 
 
 class ParquetData(Frozen):
@@ -250,6 +265,7 @@ class ParquetData(Frozen):
     files: tuple[FilePin, ...] = Field(min_length=1)
     image_column: Word
     label_column: Word
+    group_column: Word | None = None
 
 
 class IdxData(Frozen):
@@ -283,10 +299,13 @@ class SklearnDigits(Frozen):
         return self
 
 
+StoredSource = HubData | FolderData | ParquetData | IdxData | NpzData | SklearnDigits
+"""Sources that hold one set of images of their own."""
 DataSource = Annotated[
-    HubData | FolderData | ParquetData | IdxData | NpzData | SklearnDigits,
-    Field(discriminator="kind"),
+    StoredSource | ClassesOf | CorruptedArrays | CorruptedFolders, Field(discriminator="kind")
 ]
+FILES = frozenset({"hub", "folder", "parquet", "classes-of", "corrupted-folders"})
+"""Kinds of source whose images are encoded files."""
 
 
 class DatasetEntry(Frozen):
@@ -294,25 +313,32 @@ class DatasetEntry(Frozen):
 
     id: EntryId
     name: Name
-    role: Literal["test", "train", "out-of-distribution"] = "test"
+    role: Literal["test", "train", "out-of-distribution", "corrupted"] = "test"
     """test: labelled images to measure on. train: never measured unless a benchmark names it.
-    out-of-distribution: its labels are no true classes, so accuracy on it means nothing."""
+    out-of-distribution: its labels are no true classes, so accuracy on it means nothing.
+    corrupted: a stored set a corruption and severity, measured beside its matched_clean."""
     source: DataSource
-    mirrors: tuple[DataSource, ...] = ()
+    mirrors: tuple[Annotated[StoredSource, Field(discriminator="kind")], ...] = ()
     """Other places of the same images, tried in order when the source is absent."""
     label_space: EntryId
     label_map: dict[Word, Index] = Field(default={})
     """Stored label → class index, where they differ (SVHN's 10 → 0)."""
     class_subset: EntryId | None = None
-    """The label file of the classes that occur, in its order; absent: all classes."""
+    """The label file of the classes that occur, in its order, or of their groups; absent: all classes."""
     size: Count
     """Number of images."""
     native_size: Pixels | None = None
     """Height and width of a fixed-size set: perturbations live at this resolution. Absent: images vary,
     and perturbations live at the model's input resolution."""
     channels: Channels = 3
+    border: Index = 0
+    """Pixels cut off every side before anything else (ObjectNet's red frame: 2)."""
+    preprocessing: Literal["resize-and-crop", "crop-only"] = "resize-and-crop"
+    """Of images without a native_size. crop-only: they were resized and cropped when the set was made
+    (ImageNet-C); used as stored, and brought to another input size without a second crop."""
     gated: Flag = False
     matched_clean: EntryId | None = None
+    """Natural images of the same classes: accuracy here is compared with accuracy there."""
     license: Line
     display_allowed: Flag
     """Whether the site may show the images."""
@@ -325,28 +351,19 @@ class DatasetEntry(Frozen):
         rows = self.source.stop - self.source.start if isinstance(self.source, SklearnDigits) else self.size
         if rows != self.size:
             raise refuse(f"{rows}, the rows from start to stop", field="size", got=self.size)
+        stored = isinstance(self.source, CorruptedArrays | CorruptedFolders)
+        if stored != (self.role == "corrupted"):
+            wanted = "corrupted" if stored else "another role than corrupted"
+            raise refuse(f"{wanted} for a source of kind {self.source.kind}", field="role", got=self.role)
+        if stored and self.matched_clean is None:
+            raise refuse("the dataset that was corrupted", field="matched_clean", got="none")
+        if isinstance(self.source, ClassesOf) and (self.class_subset is None or self.label_map):
+            raise refuse("a class_subset and no label_map for a view", field="class_subset", got="neither")
+        if self.border and self.source.kind not in FILES:
+            raise refuse(f"0 for a source of kind {self.source.kind}", field="border", got=self.border)
+        if self.preprocessing != "resize-and-crop" and self.native_size is not None:
+            raise refuse("none beside native_size", field="preprocessing", got=self.preprocessing)
         return self
-
-
-class LabelSpace(Frozen):
-    """The classes that a model's outputs stand for; order is index."""
-
-    id: EntryId
-    name: Name
-    source: Line
-    classes: dict[Line, Line] = Field(min_length=2)
-    """Class key (a word, a wnid, a number) → display name, in output order."""
-
-
-class ClassSubset(Frozen):
-    """Some classes of a label space, in the order that masked outputs are sliced."""
-
-    id: EntryId
-    name: Name
-    subset_of: EntryId
-    source: Line
-    classes: tuple[Line, ...] = Field(min_length=2)
-    """Class keys of the label space."""
 
 
 class LockedFile(Frozen):
@@ -368,23 +385,3 @@ class LockedEntry(Frozen):
     version: Word | None = None
     """Version of the distribution that the file came from, where it came from one."""
     files: tuple[LockedFile, ...] = ()
-
-
-class ReportedScore(Frozen):
-    """A number that a paper or another board states; shown, never ranked."""
-
-    model: Line
-    dataset: Line
-    metric: Word
-    value: Number
-    unit: Literal[
-        "percent",
-        "fraction",
-        "percentage_points",
-        "percent_of_AlexNet",
-        "epoch",
-        "rank",
-        "count",
-        "dimensionless",
-    ]
-    table: Line | None = None

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, RootModel
 from robustboard import durable, yamls
 from robustboard.errors import ContentError, LockError, Problem
 from robustboard.fields import is_entry_id, refuse
+from robustboard.registry.companions import ClassesOf
 from robustboard.registry.entries import (
     UNRESOLVED,
     DatasetEntry,
@@ -102,6 +103,8 @@ def contradictions(entry: ModelEntry | DatasetEntry, locked: LockedEntry) -> lis
     source = entry.source
     if isinstance(source, TrainedWeights):
         return [("", "expected no line, got one: this project trains the weights from the entry's recipe")]
+    if isinstance(source, ClassesOf):
+        return [("", f"expected no line, got one: the images are those of dataset/{source.dataset}")]
     found: list[tuple[str, str]] = []
     if isinstance(source, HubWeights | HubData):
         wanted = "a commit" if source.revision == UNRESOLVED else f"{source.revision} as in the entry"

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
 from robustboard.errors import Problem, echo, suggestion
-from robustboard.registry.entries import (
-    ClassSubset,
-    DatasetEntry,
-    LabelSpace,
-    ModelEntry,
-    TrainedWeights,
-)
+from robustboard.registry.companions import ClassesOf, CorruptedArrays, CorruptedFolders
+from robustboard.registry.entries import DatasetEntry, ModelEntry, TrainedWeights
 from robustboard.registry.folders import Folder, Found
+from robustboard.registry.labels import ClassGroups, ClassSubset, LabelFile, LabelSpace
 from robustboard.registry.names import skeleton
 from robustboard.yamls import MAX_PROBLEMS
 
-E = TypeVar("E", ModelEntry, DatasetEntry, LabelSpace | ClassSubset)
-Labels = Folder[LabelSpace | ClassSubset]
+E = TypeVar("E", ModelEntry, DatasetEntry, LabelFile)
+Labels = Folder[LabelFile]
 
 
 def cross_check(
@@ -29,6 +25,8 @@ def cross_check(
     for subset in labels.entries.values():
         if isinstance(subset.entry, ClassSubset):
             yield from islice(_check_subset(subset, subset.entry, labels), MAX_PROBLEMS)
+        if isinstance(subset.entry, ClassGroups):
+            yield from islice(_check_groups(subset, subset.entry, labels), MAX_PROBLEMS)
     for dataset in datasets.entries.values():
         yield from islice(_check_dataset(dataset, datasets, labels), MAX_PROBLEMS)
     for model in models.entries.values():
@@ -43,10 +41,9 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     return f"expected a known {kind}, got {echo(name)}{suggestion(name, known)}"
 
 
-def _kinds(labels: Labels, wanted: type[LabelSpace | ClassSubset]) -> set[str]:
-    """Ids of one kind of label file; a broken file may be of either."""
-    other = ClassSubset if wanted is LabelSpace else LabelSpace
-    return labels.ids - {key for key, found in labels.entries.items() if isinstance(found.entry, other)}
+def _kinds(labels: Labels, *wanted: type[LabelFile]) -> set[str]:
+    """Ids of some kinds of label file; a broken file may be of any."""
+    return labels.ids - {key for key, found in labels.entries.items() if not isinstance(found.entry, wanted)}
 
 
 def _space(labels: Labels, name: str) -> LabelSpace | None:
@@ -54,21 +51,39 @@ def _space(labels: Labels, name: str) -> LabelSpace | None:
     return found.entry if found is not None and isinstance(found.entry, LabelSpace) else None
 
 
-def _check_subset(
-    found: Found[LabelSpace | ClassSubset], entry: ClassSubset, labels: Labels
+def _check_subset(found: Found[LabelFile], entry: ClassSubset, labels: Labels) -> Iterator[Problem]:
+    keys = [(("classes", number), key) for number, key in enumerate(entry.classes)]
+    yield from _check_keys(found, ("subset_of", entry.subset_of), keys, labels)
+
+
+def _check_groups(found: Found[LabelFile], entry: ClassGroups, labels: Labels) -> Iterator[Problem]:
+    keys = [
+        (("classes", category, number), key)
+        for category, members in entry.classes.items()
+        for number, key in enumerate(members)
+    ]
+    yield from _check_keys(found, ("grouping_of", entry.grouping_of), keys, labels)
+
+
+def _check_keys(
+    found: Found[LabelFile],
+    parent: tuple[str, str],
+    keys: Sequence[tuple[tuple[int | str, ...], str]],
+    labels: Labels,
 ) -> Iterator[Problem]:
+    """Classes at their places in the file: each known to the parent, (field, id), and there only once."""
+    field, name = parent
     spaces = _kinds(labels, LabelSpace)
-    if entry.subset_of not in spaces:
-        yield found.problem(("subset_of",), unknown("label space", entry.subset_of, spaces))
-    space = _space(labels, entry.subset_of)
+    if name not in spaces:
+        yield found.problem((field,), unknown("label space", name, spaces))
+    space = _space(labels, name)
     seen: set[str] = set()
-    for number, key in enumerate(entry.classes):
+    for place, key in keys:
         if key in seen:
-            yield found.problem(("classes", number), f"expected each class once, got {echo(key)} again")
+            yield found.problem(place, f"expected each class once, got {echo(key)} again")
         seen.add(key)
         if space is not None and key not in space.classes:
-            message = unknown(f"class of {space.id}", key, space.classes)
-            yield found.problem(("classes", number), message)
+            yield found.problem(place, unknown(f"class of {space.id}", key, space.classes))
 
 
 def _check_dataset(
@@ -78,7 +93,9 @@ def _check_dataset(
     spaces = _kinds(labels, LabelSpace)
     if entry.label_space not in spaces:
         yield found.problem(("label_space",), unknown("label space", entry.label_space, spaces))
-    space = _space(labels, entry.label_space)
+    chosen = labels.entries.get(entry.class_subset or "")
+    grouped = chosen.entry if chosen is not None and isinstance(chosen.entry, ClassGroups) else None
+    space = grouped or _space(labels, entry.label_space)
     for stored, index in entry.label_map.items():
         if space is not None and index >= len(space.classes):
             message = f"expected a class index below {len(space.classes)}, got {echo(str(index))}"
@@ -87,18 +104,22 @@ def _check_dataset(
         yield from _check_dataset_subset(found, entry.class_subset, labels)
     if entry.matched_clean is not None:
         yield from _check_matched(found, entry.matched_clean, datasets)
+    if isinstance(entry.source, ClassesOf):
+        yield from _check_view(found, entry.source.dataset, datasets)
 
 
 def _check_dataset_subset(found: Found[DatasetEntry], name: str, labels: Labels) -> Iterator[Problem]:
-    subsets = _kinds(labels, ClassSubset)
+    subsets = _kinds(labels, ClassSubset, ClassGroups)
     if name not in subsets:
         yield found.problem(("class_subset",), unknown("class subset", name, subsets))
         return
     subset = labels.entries.get(name)
-    if subset is None or not isinstance(subset.entry, ClassSubset):
+    if subset is None or isinstance(subset.entry, LabelSpace):
         return
-    if subset.entry.subset_of != found.entry.label_space:
-        message = f"expected a subset of {found.entry.label_space}, got one of {subset.entry.subset_of}"
+    entry = subset.entry
+    parent = entry.subset_of if isinstance(entry, ClassSubset) else entry.grouping_of
+    if parent != found.entry.label_space:
+        message = f"expected a subset of {found.entry.label_space}, got one of {parent}"
         yield found.problem(("class_subset",), message)
 
 
@@ -115,6 +136,28 @@ def _check_matched(
     if clean is not None and clean.entry.label_space != found.entry.label_space:
         message = f"expected a dataset of label space {found.entry.label_space}, got {echo(name)}"
         yield found.problem(("matched_clean",), f"{message} of {clean.entry.label_space}")
+    if clean is not None and found.entry.role == "corrupted" and clean.entry.size != found.entry.size:
+        message = f"expected {clean.entry.size}, the size of {name}, got {found.entry.size}"
+        yield found.problem(("size",), message)
+
+
+def _check_view(found: Found[DatasetEntry], name: str, datasets: Folder[DatasetEntry]) -> Iterator[Problem]:
+    """A view shows images of a set that has them itself, and says the same of them."""
+    where = ("source", "dataset")
+    if name not in datasets.ids:
+        yield found.problem(where, unknown("dataset", name, datasets.ids))
+    whole = datasets.entries.get(name)
+    if whole is None:
+        return
+    if isinstance(whole.entry.source, ClassesOf | CorruptedArrays | CorruptedFolders):
+        message = f"expected a dataset with images of its own, got {echo(name)}"
+        yield found.problem(where, f"{message}, whose source is of kind {whole.entry.source.kind}")
+    if whole.entry.class_subset is not None:
+        yield found.problem(where, f"expected a dataset of all classes, got {echo(name)}, which has some")
+    for field in ("label_space", "native_size", "channels", "border", "preprocessing", "gated"):
+        mine, its = getattr(found.entry, field), getattr(whole.entry, field)
+        if mine != its:
+            yield found.problem((field,), f"expected {its} as in dataset {name}, got {echo(str(mine))}")
 
 
 def _check_model(

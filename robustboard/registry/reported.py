@@ -27,8 +27,8 @@ from pydantic import BeforeValidator, Field
 from robustboard import durable, nodes, workspace, yamls
 from robustboard.errors import ContentError, Problem, RobustboardError, UserError, echo, suggestion
 from robustboard.fields import Day, HttpsUrl, Line, Name, Prose, RelativePath, refuse
-from robustboard.registry.entries import ReportedScore
 from robustboard.registry.folders import read_folder
+from robustboard.registry.scores import ReportedScore
 from robustboard.workspace import Workspace
 from robustboard.yamls import Frozen
 

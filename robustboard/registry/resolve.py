@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from robustboard.errors import CellError, LockError
+from robustboard.registry.companions import CorruptedArrays, CorruptedFolders, parts
 from robustboard.registry.entries import (
     DatasetEntry,
     FilePin,
@@ -48,7 +49,7 @@ class Resolver:
     hub: ResolveHub | None = None
 
     def resolve(self, entry: ModelEntry | DatasetEntry) -> LockedEntry | None:
-        """The lock's line for an entry; None for weights that are trained here.
+        """The lock's line for an entry; None for weights that are trained here, and for views.
 
         Raises LockError when the source is absent or its content is not what the entry says.
         """
@@ -70,9 +71,25 @@ class Resolver:
             locked = self._from_files(entry, source.files)
         elif isinstance(source, NpzData):
             locked = self._from_files(entry, (source.file,))
+        elif isinstance(source, CorruptedArrays | CorruptedFolders):
+            locked = self._corrupted(entry, source)
         else:
             return None
         return locked
+
+    def _corrupted(
+        self, entry: ModelEntry | DatasetEntry, source: CorruptedArrays | CorruptedFolders
+    ) -> LockedEntry:
+        """A file of arrays, or a folder of one corruption and severity, is checked by itself."""
+        if isinstance(source, CorruptedArrays):
+            names = sorted({name for corruption in source.corruptions for name in source.files(corruption)})
+            found = [(name, *digest_file(self._place(entry, name))) for name in names]
+        else:
+            names = [source.folder(*part) for part in parts(source)]
+            found = [(name, *digest_folder(self._place(entry, name))) for name in names]
+        return LockedEntry(
+            files=tuple(LockedFile(path=name, size=size, sha256=sha256) for name, size, sha256 in found)
+        )
 
     def _from_hub(self, entry: ModelEntry | DatasetEntry, source: HubWeights | HubData) -> LockedEntry:
         if self.hub is None:

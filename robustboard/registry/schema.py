@@ -17,7 +17,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from robustboard import durable, jsons
-from robustboard.registry.entries import ClassSubset, DatasetEntry, LabelSpace, ModelEntry
+from robustboard.registry.entries import DatasetEntry, ModelEntry
+from robustboard.registry.labels import ClassGroups, ClassSubset, LabelSpace
 from robustboard.workspace import Workspace
 
 ENTRIES: Mapping[str, type[BaseModel]] = {
@@ -25,6 +26,7 @@ ENTRIES: Mapping[str, type[BaseModel]] = {
     "dataset": DatasetEntry,
     "label-space": LabelSpace,
     "class-subset": ClassSubset,
+    "class-groups": ClassGroups,
 }
 """Name of the schema → type, for the files under registry/."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

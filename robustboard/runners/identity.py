@@ -5,25 +5,23 @@ from __future__ import annotations
 import hashlib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from robustboard import jsons
 from robustboard.errors import CellError, LockError, StoreError
-from robustboard.registry.entries import (
-    ClassSubset,
-    DatasetEntry,
-    LabelSpace,
-    LockedEntry,
-    ModelEntry,
-    TrainedWeights,
-)
+from robustboard.registry.entries import DatasetEntry, LockedEntry, ModelEntry, TrainedWeights
+from robustboard.registry.labels import ClassGroups, ClassSubset, LabelSpace
 from robustboard.registry.lock import Lock
 from robustboard.workspace import Workspace
 from robustboard.yamls import Frozen
 
 TRAINING_VERSION = 1
 """Raised by hand when training changes in a way that yields other weights."""
+
+LATER_IN_SOURCES = frozenset({"group_column", "group_from", "only_declared"})
+"""Fields of sources that count only where they say something: results from before they were there stay."""
 
 LIBRARIES: dict[str, tuple[str, ...]] = {"timm": ("torch", "timm"), "open_clip": ("torch", "open_clip_torch")}
 """Loader → distributions whose code computes the outputs; plugins count as torch alone."""
@@ -56,17 +54,35 @@ def model_digest(entry: ModelEntry) -> str:
     return jsons.digest("robustboard.model/1", entry.model_dump(mode="json", include=parts))
 
 
-def dataset_digest(entry: DatasetEntry) -> str:
-    """Digest of everything in the entry that shapes images or labels; mirrors hold the same images."""
+def dataset_digest(entry: DatasetEntry, viewed: DatasetEntry | None = None) -> str:
+    """Digest of everything in the entry that shapes images or labels; mirrors hold the same images.
+
+    `viewed` is the dataset whose images a view shows: what shapes those counts as well.
+    """
     parts = {"source", "label_space", "label_map", "class_subset", "native_size", "channels"}
-    return jsons.digest("robustboard.dataset/1", entry.model_dump(mode="json", include=parts))
+    dump = entry.model_dump(mode="json", include=parts)
+    dump["source"] = {
+        name: value for name, value in dump["source"].items() if value or name not in LATER_IN_SOURCES
+    }
+    if entry.border:
+        dump["border"] = entry.border
+    if entry.preprocessing != "resize-and-crop":
+        dump["preprocessing"] = entry.preprocessing
+    if viewed is not None and viewed is not entry:
+        dump["viewed"] = dataset_digest(viewed)
+    return jsons.digest("robustboard.dataset/1", dump)
 
 
-def labels_digest(space: LabelSpace, subset: ClassSubset | None = None) -> str:
-    """Digest of the classes, their names and order, and of the class subset in its order."""
-    classes = [[key, name] for key, name in space.classes.items()]
-    chosen = list(subset.classes) if subset is not None else None
-    return jsons.digest("robustboard.labels/1", {"classes": classes, "subset": chosen})
+def labels_digest(space: LabelSpace, chosen: ClassSubset | ClassGroups | None = None) -> str:
+    """Digest of the classes, their names and order, and of the class subset or the groups in their order."""
+    found: dict[str, Any] = {
+        "classes": [[key, name] for key, name in space.classes.items()],
+        "subset": list(chosen.classes) if isinstance(chosen, ClassSubset) else None,
+    }
+    if isinstance(chosen, ClassGroups):
+        found["groups"] = [[category, list(keys)] for category, keys in chosen.classes.items()]
+        found["aggregation"] = chosen.aggregation
+    return jsons.digest("robustboard.labels/1", found)
 
 
 def software(entry: ModelEntry) -> dict[str, str]:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from robustboard.errors import CellError, UserError, echo
-from robustboard.registry.entries import LabelSpace, ModelEntry, PackageWeights
+from robustboard.registry.entries import ModelEntry, PackageWeights
+from robustboard.registry.labels import LabelSpace
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.networks import build_network
 from robustboard.runners.tensors import State, first_line, read_state

@@ -270,7 +270,7 @@ def plan(
 
     @cache
     def of_dataset(name: str) -> str | None:
-        return _dataset_block(catalog.dataset(name), lock)
+        return _dataset_block(catalog.viewed(catalog.dataset(name)), lock)
 
     def judge(cell: Cell) -> Planned:
         state, reason = of_model(cell.model)

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import PIL
 
 from robustboard.errors import CellError, UserError
-from robustboard.registry.entries import DatasetEntry, InputSpec, LabelSpace, LockedEntry
+from robustboard.registry.entries import DatasetEntry, InputSpec, LockedEntry
+from robustboard.registry.labels import LabelSpace
 from robustboard.runners.record import Subset
 from robustboard.runners.sources import SOURCES
 from robustboard.runners.sources.decoding import POLICY

@@ -15,7 +15,8 @@ from torch.nn import functional
 
 from robustboard import jsons
 from robustboard.errors import CellError, StoreError, echo
-from robustboard.registry.entries import LabelSpace, ModelEntry
+from robustboard.registry.entries import ModelEntry
+from robustboard.registry.labels import LabelSpace
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.tensors import first_line, read_state
 from robustboard.runners.weights import Weights

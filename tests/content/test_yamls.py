@@ -25,7 +25,7 @@ FOLDERS = {
     "leaderboard/boards": "board",
     "runners": "run-profile",
 }
-"""Folder → schema of the files in it; class subsets are told apart by their content."""
+"""Folder → schema of the files in it; class subsets and groups are told apart by their content."""
 HINTED = ("registry/", "benchmarks/")
 """Folders whose files tell editors where their schema lies."""
 FILES = sorted(str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).glob("*.yaml"))
@@ -34,7 +34,10 @@ FILES = sorted(str(path.relative_to(ROOT)) for folder in FOLDERS for path in (RO
 def kind_of(name: str) -> str:
     kind = FOLDERS[name.rsplit("/", 1)[0]]
     text = (ROOT / name).read_text()
-    return "class-subset" if kind == "label-space" and "\nsubset_of:" in text else kind
+    if kind != "label-space":
+        return kind
+    marks = {"subset_of": "class-subset", "grouping_of": "class-groups"}
+    return next((found for mark, found in marks.items() if f"\n{mark}:" in text), kind)
 
 
 class Editor(yaml.SafeLoader):

@@ -13,7 +13,8 @@ from robustboard.benchmarks.conditions import headline
 from robustboard.benchmarks.entries import BenchmarkEntry, Clean, Ladder, Noise
 from robustboard.benchmarks.metrics import METRICS, wilson
 from robustboard.registry.catalog import Catalog
-from robustboard.registry.entries import ClassSubset, DatasetEntry, LabelSpace, ModelEntry
+from robustboard.registry.entries import DatasetEntry, ModelEntry
+from robustboard.registry.labels import ClassSubset, LabelSpace
 from robustboard.runners import identity
 from robustboard.runners.keys import Cell, protocol_digest
 from robustboard.runners.record import CODE_VERSION, Facts, Result, RunKey, Score, ShardRecord, Subset

@@ -15,7 +15,8 @@ import pytest
 from robustboard import yamls
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.errors import ContentError, Problem
-from robustboard.registry.entries import DatasetEntry, LabelSpace, ModelEntry
+from robustboard.registry.entries import DatasetEntry, ModelEntry
+from robustboard.registry.labels import LabelSpace
 
 SHA = "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b"
 COMMIT = "0b2714987fa478483af9968de7c934580d0bb9a2"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from robustboard import workspace
 from robustboard.errors import ContentError, RobustboardError, UserError
 from robustboard.registry import reported
-from robustboard.registry.entries import ReportedScore
+from robustboard.registry.scores import ReportedScore
 from robustboard.workspace import Workspace
 
 REPOSITORY = Path(__file__).resolve().parents[2]

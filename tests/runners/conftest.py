@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from robustboard import jsons
-from robustboard.registry.entries import LabelSpace, ModelEntry
+from robustboard.registry.entries import ModelEntry
+from robustboard.registry.labels import LabelSpace
 from robustboard.runners.record import RunKey
 from robustboard.runners.store import Store
 from robustboard.workspace import Workspace

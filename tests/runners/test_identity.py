@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from robustboard.registry.catalog import Catalog, load_catalog
-from robustboard.registry.entries import ClassSubset, LabelSpace, LockedEntry, LockedFile, ModelEntry
+from robustboard.registry.entries import LockedEntry, LockedFile, ModelEntry
+from robustboard.registry.labels import ClassSubset, LabelSpace
 from robustboard.runners import identity
 from robustboard.workspace import find
 

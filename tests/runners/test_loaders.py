@@ -21,7 +21,8 @@ from sklearn.datasets import load_sample_image
 
 from robustboard.errors import CellError, UserError
 from robustboard.registry.catalog import load_catalog
-from robustboard.registry.entries import LabelSpace, ModelEntry
+from robustboard.registry.entries import ModelEntry
+from robustboard.registry.labels import LabelSpace
 from robustboard.registry.lock import read_lock
 from robustboard.runners.identity import file_sha256
 from robustboard.runners.loaders import load_classifier, match_by_position

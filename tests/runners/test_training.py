@@ -18,7 +18,8 @@ from safetensors.torch import load_file
 from robustboard import durable
 from robustboard.errors import CellError, StoreError
 from robustboard.registry.catalog import load_catalog
-from robustboard.registry.entries import LabelSpace, ModelEntry
+from robustboard.registry.entries import ModelEntry
+from robustboard.registry.labels import LabelSpace
 from robustboard.registry.lock import Lock, read_lock
 from robustboard.runners import identity
 from robustboard.runners.classifier import Classifier

@@ -16,7 +16,8 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from robustboard.errors import CellError
-from robustboard.registry.entries import LabelSpace, ModelEntry
+from robustboard.registry.entries import ModelEntry
+from robustboard.registry.labels import LabelSpace
 from robustboard.runners.identity import model_digest
 from robustboard.runners.loaders import load_classifier
 from robustboard.runners.weights import Weights

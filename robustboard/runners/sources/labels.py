@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from robustboard.errors import CellError, echo, suggestion
-from robustboard.registry.entries import DatasetEntry, LabelSpace
+from robustboard.registry.entries import DatasetEntry
+from robustboard.registry.labels import LabelSpace
 from robustboard.runners.sources.stored import StoredLabels
 
 UNLABELLED = -1

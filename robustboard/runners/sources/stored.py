@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from robustboard.registry.entries import DatasetEntry, LabelSpace, LockedEntry
+from robustboard.registry.entries import DatasetEntry, LockedEntry
+from robustboard.registry.labels import LabelSpace
 from robustboard.workspace import Workspace
 
 Pixels = npt.NDArray[np.uint8]

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from robustboard.registry.entries import DatasetEntry, InputSpec, LabelSpace, LockedEntry
+from robustboard.registry.entries import DatasetEntry, InputSpec, LockedEntry
+from robustboard.registry.labels import LabelSpace
 from robustboard.runners.samples import Samples, load_samples
 from robustboard.workspace import Workspace
 

@@ -28,7 +28,8 @@ CLIENT = """
 import json, sys
 from pathlib import Path
 from robustboard.errors import CellError
-from robustboard.registry.entries import DatasetEntry, InputSpec, LabelSpace, LockedEntry
+from robustboard.registry.entries import DatasetEntry, InputSpec, LockedEntry
+from robustboard.registry.labels import LabelSpace
 from robustboard.runners.samples import load_samples
 from robustboard.workspace import Workspace
 spec = InputSpec.model_validate({"size": 8, "normalization": "inside"})

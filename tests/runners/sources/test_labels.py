@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robustboard.errors import CellError
-from robustboard.registry.entries import DatasetEntry, LabelSpace
+from robustboard.registry.entries import DatasetEntry
+from robustboard.registry.labels import LabelSpace
 from robustboard.runners.sources.labels import Labelled, class_indices
 from robustboard.runners.sources.stored import StoredLabels
 
