@@ -21,7 +21,7 @@ class Metric:
     """What a name in results means."""
 
     description: str
-    unit: Literal["share", "count", "ratio", "percent"]
+    unit: Literal["share", "count", "ratio", "difference", "percent"]
     direction: Literal["higher", "lower", "none"]
 
 
@@ -131,6 +131,19 @@ METRICS: dict[str, Metric] = {
     ),
     "shape_accuracy": Metric("Share of conflict images decided by shape.", "share", "none"),
     "texture_accuracy": Metric("Share of conflict images decided by texture.", "share", "none"),
+    "accuracy_drop": Metric(
+        "Clean accuracy less accuracy under a shift, on the same classes.", "difference", "lower"
+    ),
+    "effective_robustness": Metric(
+        "Accuracy under a shift less what a line through standard models foretells from clean accuracy.",
+        "difference",
+        "higher",
+    ),
+    "relative_robustness": Metric(
+        "Accuracy under a shift less that of the model that an intervention started from.",
+        "difference",
+        "higher",
+    ),
 }
 
 

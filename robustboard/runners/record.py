@@ -66,7 +66,7 @@ class Score(Frozen):
 
     `value`, `low` and `high` are in `unit`; all three are None exactly when `status` is undefined, and
     then `reason` says why. `low` and `high` bound the 95 % interval. `correct` is the integer count
-    behind a share, None for scores that are no share.
+    behind a share, None for scores that are no share. A `difference` is one of two shares.
     """
 
     metric: str
@@ -76,9 +76,9 @@ class Score(Frozen):
     high: float | None
     n: Natural
     correct: Natural | None = None
-    unit: Literal["share", "count", "ratio", "percent"] = "share"
+    unit: Literal["share", "count", "ratio", "difference", "percent"] = "share"
     direction: Literal["higher", "lower", "none"] = "higher"
-    interval: Literal["wilson-95", "normal-95", "bootstrap-95", "none"] = "wilson-95"
+    interval: Literal["wilson-95", "normal-95", "newcombe-95", "bootstrap-95", "none"] = "wilson-95"
     status: Literal["ok", "undefined"] = "ok"
     reason: str | None = None
 
@@ -93,6 +93,8 @@ class Score(Frozen):
             return self
         if self.unit == "share" and not 0 <= self.value <= 1:
             raise ValueError(f"expected a share from 0 to 1, got {self.value}")
+        if self.unit == "difference" and not -1 <= self.value <= 1:
+            raise ValueError(f"expected a difference of shares from -1 to 1, got {self.value}")
         if self.low is not None and self.high is not None and not self.low <= self.value <= self.high:
             raise ValueError(f"expected low <= value <= high, got {self.low}, {self.value}, {self.high}")
         if self.correct is not None and self.correct > self.n:

@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from robustboard.benchmarks.effective_robustness import (
+    RESAMPLES,
     Fit,
+    PiecewiseFit,
     effective_robustness,
     fit_line,
+    logistic,
     logit,
     relative_robustness,
+    resample_lines,
 )
 
 V2 = Fit(slope=0.923229, intercept=-0.497690, r=0.998, n=85)
@@ -65,6 +69,78 @@ def test_too_few_models_or_equal_ones_give_no_line() -> None:
 
 def test_relative_robustness_is_the_gain_over_the_base() -> None:
     assert relative_robustness(0.5, 0.45) == pytest.approx(0.05)
+
+
+def test_each_accuracy_is_clipped_by_its_own_number_of_images() -> None:
+    fit = fit_line([0.5, 0.6, 1.0], [0.1, 0.2, 0.0], [100, 100, 1000], [10, 10, 50])
+    x = np.log([1, 1.5, 999.5 / 0.5])
+    y = np.log([0.1 / 0.9, 0.25, 0.5 / 49.5])
+    slope, intercept = np.polyfit(x, y, 1)
+    assert [fit.slope, fit.intercept] == pytest.approx([slope, intercept])
+    assert effective_robustness(1.0, 0.4, fit, 1000) == pytest.approx(0.4 - fit.expected(0.9995))
+
+
+@given(st.floats(-30, 30))
+def test_logistic_undoes_logit(value: float) -> None:
+    assert float(logit(logistic(value))) == pytest.approx(value, abs=1e-3)
+
+
+A = PiecewiseFit((0.75, 0.9186), (Fit(0.689446, -5.140046, 0.64, 33), Fit(2.955960, -10.277397, 0.95, 51)))
+
+
+@pytest.mark.parametrize(
+    ("clean", "slope", "intercept"),
+    [
+        (0.6, 0.689446, -5.140046),
+        (0.9185, 0.689446, -5.140046),
+        (0.9186, 2.955960, -10.277397),
+        (0.98, 2.955960, -10.277397),
+    ],
+)
+def test_each_side_of_the_model_that_filtered_a_set_has_its_line(
+    clean: float, slope: float, intercept: float
+) -> None:
+    odds = np.exp(intercept) * (clean / (1 - clean)) ** slope
+    assert A.expected(clean) == pytest.approx(odds / (1 + odds))
+
+
+def test_pieces_without_a_rising_start_each_are_refused() -> None:
+    with pytest.raises(ValueError, match="a start a piece, got 2 for 1"):
+        PiecewiseFit((0.1, 0.2), (V2,))
+    with pytest.raises(ValueError, match="rising starts"):
+        PiecewiseFit((0.2, 0.2), (V2, V2))
+
+
+def test_resampled_lines_hold_the_true_one_as_often_as_they_say() -> None:
+    """Of 200 made-up sets around a known line, its height is inside the 95 % interval of most."""
+    generator = np.random.default_rng(1)
+    inside = 0
+    for _ in range(200):
+        x = generator.normal(1, 0.7, 40)
+        clean, shifted = logistic(x), logistic(0.9 * x - 0.5 + generator.normal(0, 0.1, 40))
+        low, high = resample_lines(clean.tolist(), shifted.tolist()).interval(0.76)
+        inside += low <= float(logistic(0.9 * float(logit(0.76)) - 0.5)) <= high
+    assert 0.88 <= inside / 200 <= 0.99
+
+
+def test_resampling_is_repeatable_and_its_spread_is_that_of_the_regression() -> None:
+    generator = np.random.default_rng(2)
+    x = generator.normal(1, 0.7, 200)
+    clean, shifted = logistic(x).tolist(), logistic(0.9 * x - 0.5 + generator.normal(0, 0.1, 200)).tolist()
+    first, again = resample_lines(clean, shifted, seed=7), resample_lines(clean, shifted, seed=7)
+    assert np.array_equal(first.slopes, again.slopes)
+    assert len(first.slopes) == RESAMPLES
+    expected = stats.linregress(
+        np.log(1 / (1 / np.array(clean) - 1)), np.log(1 / (1 / np.array(shifted) - 1))
+    )
+    assert first.slopes.mean() == pytest.approx(expected.slope, abs=0.005)
+    assert first.slopes.std() == pytest.approx(expected.stderr, rel=0.2)
+
+
+def test_models_on_a_line_leave_no_doubt_about_it_even_when_they_are_few() -> None:
+    clean = [0.6, 0.7, 0.8]
+    shifted = [V2.expected(share) for share in clean]
+    assert resample_lines(clean, shifted).interval(0.9) == pytest.approx((V2.expected(0.9),) * 2)
 
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
