@@ -133,6 +133,32 @@ def _link(partial: Path, path: Path) -> bool:
     return True
 
 
+def open_slots(path: Path, size: int) -> int:
+    """Open a file of places to be written in any order, for both; new or cut short, it reads as zeros.
+
+    Nothing of it is flushed: only for what its reader can check and make anew. The descriptor is the
+    caller's to close. Raises DiskFullError or StoreError.
+    """
+    with _told(path, size):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            if os.fstat(handle).st_size != size:
+                os.ftruncate(handle, size)
+            os.utime(handle)
+        except OSError:
+            os.close(handle)
+            raise
+    return handle
+
+
+def write_at(handle: int, data: memoryview, offset: int) -> None:
+    """Write all bytes at one place of an open file. Raises OSError."""
+    rest = data.cast("B")
+    while rest:
+        count = os.pwrite(handle, rest, offset)
+        rest, offset = rest[count:], offset + count
+
+
 def remove(path: Path) -> None:
     """Delete a file if it is there, and flush the folder."""
     with _told(path):

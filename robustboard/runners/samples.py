@@ -17,8 +17,9 @@ from robustboard.registry.entries import DatasetEntry, InputSpec, LockedEntry
 from robustboard.registry.labels import LabelSpace
 from robustboard.runners.record import Subset
 from robustboard.runners.sources import SOURCES
+from robustboard.runners.sources.cache import cache_of
 from robustboard.runners.sources.decoding import POLICY
-from robustboard.runners.sources.fitting import fit_rule
+from robustboard.runners.sources.fitting import View, fit_rule
 from robustboard.runners.sources.labels import class_indices
 from robustboard.runners.sources.pixels import ArrayImages, FileImages, Floats, Images, with_channels
 from robustboard.runners.sources.places import AbsentFile, wrong_count
@@ -55,6 +56,10 @@ class Samples:
         Raises CellError when an image file is damaged, or no longer what it was when the set was loaded.
         """
         return self.images.pixels([self.rows[index] for index in indices])
+
+    def prepare(self, indices: Sequence[int]) -> None:
+        """Begin to decode, in the background, the samples that `pixels` will be asked for next."""
+        self.images.prepare([self.rows[index] for index in indices])
 
     def select(self, indices: Sequence[int]) -> Samples:
         """The samples at these positions, in this order, with a fingerprint of their own."""
@@ -191,7 +196,7 @@ def _samples(
 ) -> Samples:
     entry = request.entry
     labelled = class_indices(stored.labels, entry, request.space, stored.name)
-    images, digests, damaged = _images(stored, entry, spec, skip_damaged=skip_damaged)
+    images, digests, damaged = _images(stored, request, spec, skip_damaged=skip_damaged)
     good = [row for row in range(len(stored.ids)) if row not in damaged]
     if not good:
         raise CellError("decode", f"no image can be decoded; the first: {damaged[0]}")
@@ -217,20 +222,21 @@ def _samples(
 
 
 def _images(
-    stored: Stored, entry: DatasetEntry, spec: InputSpec, *, skip_damaged: bool
+    stored: Stored, request: Request, spec: InputSpec, *, skip_damaged: bool
 ) -> tuple[Images, Mapping[int, bytes], dict[int, str]]:
     """Images, the digest of each good row's content, and the damaged rows with their reasons."""
     count = len(stored.ids)
+    entry, workspace = request.entry, request.workspace
     damaged: dict[int, str] = {}
     if isinstance(stored.images, np.ndarray):
         array = ArrayImages(with_channels(stored.images, entry.channels, stored.name), stored.levels)
     else:
-        files = FileImages(stored.images, stored.name, entry.channels, spec)
-        if entry.native_size is None:
-            damaged = files.damaged(count) if skip_damaged else {}
-            files.digest(count, damaged)
-            return files, files.digests, damaged
-        array, damaged = files.to_array(count, entry.native_size, skip_damaged=skip_damaged)
+        size = entry.native_size
+        view = View(entry.channels, size or spec.size, None if size else spec)
+        files = FileImages(stored.images, stored.name, view, cache_of(workspace))
+        contents, damaged = files.examine(count, skip_damaged=skip_damaged)
+        held = files.in_memory(list(contents)) if size else None
+        return held or files, contents, damaged
     return array, dict(enumerate(array.digests())), damaged
 
 

@@ -1,9 +1,9 @@
 """Image files → RGB or grey pixels, by rules that are written down and recorded with every run.
 
-Only PNG, JPEG and WebP, at most MAX_PIXELS, one picture a file. A rotation tag is applied, a damaged
-tag is ignored. Alpha is composited on black. 16-bit values keep their upper 8 bits. Colour profiles
-are ignored, as in the published evaluations. Nothing is filled in: a file that cannot be decoded
-whole is an error.
+Only PNG, JPEG and WebP, told by their content and not by their name, at most MAX_PIXELS, one picture
+a file. A rotation tag is applied, a damaged tag is ignored. Alpha is composited on black. 16-bit values
+keep their upper 8 bits. Colour profiles are ignored, as in the published evaluations. Nothing is filled
+in: a file that cannot be decoded whole is an error.
 """
 
 from __future__ import annotations
@@ -38,8 +38,15 @@ TURNS: dict[int, Image.Transpose] = {
     8: Image.Transpose.ROTATE_90,
 }
 
+EIGHT = 8
+"""Bits of a channel that pixels are given at."""
+
 GREY = frozenset({"1", "L", "I;16", "I;16B", "I;16L", "I;16N", "I"})
+RULES = 1
+"""Raised by hand when the same file gives other pixels than before."""
+
 POLICY: dict[str, str] = {
+    "formats": "PNG, JPEG and WebP, by content; others refused",
     "orientation": "EXIF rotation applied; an unknown or unreadable tag is ignored",
     "alpha": "composited on black",
     "colour profile": "ignored",
@@ -51,9 +58,11 @@ POLICY: dict[str, str] = {
 
 @contextmanager
 def strict_pillow() -> Iterator[None]:
-    """Decode in here: Pillow's warnings about odd metadata are silent, damage is not.
+    """Decode in here, in any thread: Pillow's warnings about odd metadata are silent, damage is not.
 
-    Raises CellError where some import has told Pillow to fill damaged images with grey.
+    They stay silent afterwards: restoring the filters of the whole process from one thread would undo
+    what another one set meanwhile. Raises CellError where some import has told Pillow to fill damaged
+    images with grey.
     """
     if ImageFile.LOAD_TRUNCATED_IMAGES:
         raise CellError(
@@ -61,9 +70,8 @@ def strict_pillow() -> Iterator[None]:
             "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, so damaged images would be filled with grey;"
             " run without the library that sets it",
         )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"PIL\.")
-        yield
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    yield
 
 
 def decode(data: bytes, name: str, channels: int) -> Image.Image:
@@ -78,6 +86,7 @@ def decode(data: bytes, name: str, channels: int) -> Image.Image:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             _check_size_and_frames(image, name)
             image.load()
+            _mend_clear_colour(image, data, name)
             upright = _upright(image)
             flat = _flat(upright, name)
     except (CellError, MemoryError):
@@ -86,7 +95,7 @@ def decode(data: bytes, name: str, channels: int) -> Image.Image:
         raise _refused(name, _reason(data, error)) from error
     if channels == 1 and flat.mode != "L":
         return _single(flat, name)
-    return flat if channels == 1 else flat.convert("RGB")
+    return flat if channels == 1 or flat.mode == "RGB" else flat.convert("RGB")
 
 
 def _refused(name: str, reason: str) -> CellError:
@@ -106,6 +115,22 @@ def _check_size_and_frames(image: Image.Image, name: str) -> None:
         raise _refused(name, f"expected at most {MAX_PIXELS} pixels, got {image.width} x {image.height}")
     if getattr(image, "n_frames", 1) != 1 and image.format != "MPO":
         raise _refused(name, "expected one picture, got an animation")
+
+
+def _mend_clear_colour(image: Image.Image, data: bytes, name: str) -> None:
+    """Bring the transparent colour of a PNG (tRNS) to the depth at which Pillow gives the pixels.
+
+    Pillow scales grey values of 2 and 4 bits to 8, and not the colour. Of 16-bit RGB it keeps the upper
+    bits alone, which cannot tell the transparent colour from its neighbours: refused.
+    """
+    clear = image.info.get("transparency")
+    if clear is None or image.format != "PNG" or data[12:16] != b"IHDR":
+        return
+    depth = data[24]
+    if image.mode == "L" and depth < EIGHT:
+        image.info["transparency"] = clear * (255 // (2**depth - 1))
+    elif image.mode == "RGB" and depth > EIGHT:
+        raise _refused(name, "a transparent colour in a PNG of 16-bit colours is not supported")
 
 
 def _upright(image: Image.Image) -> Image.Image:

@@ -3,18 +3,55 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+import numpy as np
 from PIL import Image
 
 from robustboard.errors import CellError
 from robustboard.registry.entries import InputSpec, Interpolation
-from robustboard.runners.sources.decoding import MAX_PIXELS
+from robustboard.runners.sources.decoding import MAX_PIXELS, decode
+from robustboard.runners.sources.stored import Pixels
 
 RESAMPLING: dict[Interpolation, Image.Resampling] = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
 }
+
+
+class WrongSize(CellError):
+    """An image of a fixed-size set has another size: the entry or the file is wrong, not damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a file becomes pixels: at the set's own size, or as one model takes it."""
+
+    channels: int
+    size: int
+    """Height and width of the result."""
+    spec: InputSpec | None
+    """Resize and crop; None for a fixed-size set, whose files must have that size."""
+
+    def of(self, data: bytes, name: str) -> Pixels:
+        """One image file as uint8 (size, size, channels). Raises CellError that starts with `name`."""
+        image = decode(data, name, self.channels)
+        if self.spec is not None:
+            image = fit(image, self.spec, name)
+        elif image.size != (self.size, self.size):
+            raise WrongSize(
+                "decode",
+                f"{name}: expected {self.size} x {self.size} pixels as the entry's native_size says,"
+                f" got {image.width} x {image.height}",
+            )
+        return np.asarray(image).reshape(self.size, self.size, self.channels)
+
+    def rule(self) -> dict[str, str | int]:
+        """Everything that shapes the result, for a digest."""
+        spec = self.spec
+        fitted = "" if spec is None else f"{spec.interpolation} {spec.crop}"
+        return {"channels": self.channels, "size": self.size, "fit": fitted}
 
 
 def fit(image: Image.Image, spec: InputSpec, name: str) -> Image.Image:

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from threading import Lock
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from robustboard.errors import CellError
-from robustboard.registry.entries import InputSpec
-from robustboard.runners.sources.decoding import decode, strict_pillow
-from robustboard.runners.sources.fitting import fit
+from robustboard.runners.sources.cache import ABSENT, Cache, Views
+from robustboard.runners.sources.decoding import strict_pillow
+from robustboard.runners.sources.fitting import View, WrongSize
 from robustboard.runners.sources.stored import EncodedImages, Pixels
 
 MAX_WORKERS = 8
 """Threads that decode files; their number never changes a pixel."""
 
 CHUNK = 64
-"""Files that are held in memory at a time."""
+"""Encoded files that are held in memory at a time."""
+
+IN_MEMORY = 256 * 2**20
+"""Bytes up to which a fixed-size set of image files is held as one array."""
 
 Floats = npt.NDArray[np.float32]
 Content = Literal["pixels", "files"]
@@ -32,21 +36,32 @@ Content = Literal["pixels", "files"]
 class Images(Protocol):
     """All images of a set; rows are those of the source."""
 
-    content: ClassVar[Content]
-    """What the digests are of: decoded pixels or the bytes of files."""
+    @property
+    def content(self) -> Content:
+        """What the digests are of: decoded pixels or the bytes of files."""
 
     def pixels(self, rows: Sequence[int]) -> Floats:
         """float32 (k, c, h, w) in [0, 1], C order."""
+
+    def prepare(self, rows: Sequence[int]) -> None:
+        """Begin to make ready what `pixels` will be asked for next; changes no pixel."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayImages:
     """A fixed-size set as one uint8 array (n, h, w, c)."""
 
-    content: ClassVar[Content] = "pixels"
     array: Pixels
     levels: int
     """The stored value that stands for 1.0."""
+
+    @property
+    def content(self) -> Content:
+        """Decoded pixels."""
+        return "pixels"
+
+    def prepare(self, rows: Sequence[int]) -> None:
+        """Nothing to do."""
 
     def pixels(self, rows: Sequence[int]) -> Floats:
         """float32 (k, c, h, w) in [0, 1]: stored values divided by the number of levels."""
@@ -54,105 +69,153 @@ class ArrayImages:
 
     def digests(self) -> list[bytes]:
         """SHA-256 of each image's size, levels and values."""
-        height, width, channels = self.array.shape[1:]
-        head = f"robustboard.pixels/1 {height} {width} {channels} {self.levels}\n".encode("ascii")
-        return [hashlib.sha256(head + image.tobytes()).digest() for image in self.array]
+        return [_content_digest(image, self.levels) for image in self.array]
 
 
 class FileImages:
-    """Image files, decoded on demand; only those of one call are in memory."""
-
-    content: ClassVar[Content] = "files"
+    """Image files, decoded on demand or read from the cache; those of one call and the next are in memory."""
 
     def __init__(
-        self, files: EncodedImages, name: Callable[[int], str], channels: int, spec: InputSpec
+        self, files: EncodedImages, name: Callable[[int], str], view: View, cache: Cache | None = None
     ) -> None:
-        """Take a source of encoded files and the view that the model wants."""
+        """Take a source of encoded files and how they are to be seen."""
         self.files = files
         self.name = name
-        self.channels = channels
-        self.spec = spec
-        self.digests: dict[int, bytes] = {}
+        self.view = view
+        self.cache = cache
+        self.views: Views | None = None
+        self.hashes: list[bytes] = []
+        self.reading = Lock()
+        self.background = ThreadPoolExecutor(1, "robustboard-ahead")
+        self.ahead: tuple[list[int], Future[Pixels]] | None = None
+
+    @property
+    def content(self) -> Content:
+        """Fixed-size sets are compared by pixels, so that the file format does not count."""
+        return "pixels" if self.view.spec is None else "files"
+
+    def examine(self, count: int, *, skip_damaged: bool) -> tuple[dict[int, bytes], dict[int, str]]:
+        """The digest of each good row's content, and the damaged rows with their reasons.
+
+        Reads every file once; decodes all of a fixed-size set, and all where damage is to be found now.
+        Without `skip_damaged`, damage in a set of another kind shows when its pixels are asked for.
+        Raises CellError for what cannot be skipped.
+        """
+        damaged: dict[int, str] = {}
+        for row in range(count):
+            try:
+                self.hashes.append(hashlib.sha256(self._bytes(row)).digest())
+            except CellError as error:
+                damaged[row] = _only_damage(error, skip_damaged=skip_damaged)
+                self.hashes.append(ABSENT)
+        if self.cache is not None:
+            self.views = self.cache.open(self.view, self.hashes)
+        contents = {row: digest for row, digest in enumerate(self.hashes) if digest != ABSENT}
+        fixed = self.content == "pixels"
+        good = list(contents) if fixed or skip_damaged else []
+        for start in range(0, len(good), CHUNK):
+            rows = good[start : start + CHUNK]
+            pixels, errors = self._fill(rows)
+            for row, reason in errors.items():
+                damaged[row] = _only_damage(reason, skip_damaged=skip_damaged)
+                del contents[row]
+            if fixed:
+                for row, image in zip(rows, pixels, strict=True):
+                    if row not in errors:
+                        contents[row] = _content_digest(image, 255)
+        return contents, damaged
+
+    def in_memory(self, good: Sequence[int]) -> ArrayImages | None:
+        """All images as one array where that is small; rows that are not good are black."""
+        count, size = len(self.hashes), self.view.size
+        if count * size * size * self.view.channels > IN_MEMORY:
+            return None
+        array = np.zeros((count, size, size, self.view.channels), np.uint8)
+        for start in range(0, len(good), CHUNK):
+            rows = good[start : start + CHUNK]
+            array[np.asarray(rows)] = self._checked(rows)
+        return ArrayImages(array, 255)
 
     def pixels(self, rows: Sequence[int]) -> Floats:
-        """float32 (k, c, size, size) in [0, 1]: decoded, resized and cropped to the model's input.
+        """float32 (k, c, size, size) in [0, 1]: decoded, resized and cropped as the view says.
 
-        Raises CellError for a damaged file, and for one that is not what it was at `digest`.
+        Raises CellError for a damaged file, and for one that is not what it was at `examine`.
         """
-        size = self.spec.size
-        found = np.empty((len(rows), size, size, self.channels), np.uint8)
-        for place, (row, image) in enumerate(self._decoded(rows, check=True)):
+        wanted, ahead = list(rows), self.ahead
+        if ahead is None or ahead[0] != wanted:
+            return _floats(self._checked(wanted), 255)
+        self.ahead = None
+        return _floats(ahead[1].result(), 255)
+
+    def prepare(self, rows: Sequence[int]) -> None:
+        """Begin to decode, in the background, what `pixels` will be asked for next."""
+        wanted = list(rows)
+        if self.ahead is not None:
+            if self.ahead[0] == wanted:
+                return
+            self.ahead[1].cancel()
+        self.ahead = (wanted, self.background.submit(self._checked, wanted))
+
+    def _checked(self, rows: Sequence[int]) -> Pixels:
+        pixels, errors = self._fill(rows, stop=True)
+        for error in errors.values():
+            raise error
+        return pixels
+
+    def _fill(self, rows: Sequence[int], *, stop: bool = False) -> tuple[Pixels, dict[int, CellError]]:
+        """uint8 (k, size, size, channels), and why rows cannot be had; at the first such row with `stop`."""
+        size = self.view.size
+        pixels = np.empty((len(rows), size, size, self.view.channels), np.uint8)
+        views = self.views
+        found = np.zeros(len(rows), bool) if views is None else views.get(rows, pixels)
+        missing = [place for place in range(len(rows)) if not found[place]]
+        errors: dict[int, CellError] = {}
+        for place, image in zip(missing, self._decoded([rows[place] for place in missing]), strict=True):
             if isinstance(image, CellError):
-                raise image
-            view = fit(image, self.spec, self.name(row))
-            found[place] = np.asarray(view).reshape(size, size, self.channels)
-        return _floats(found, 255)
+                errors[rows[place]] = image
+                if stop:
+                    break
+                continue
+            pixels[place] = image
+            if views is not None:
+                views.put(rows[place], image)
+        return pixels, errors
 
-    def digest(self, count: int, damaged: dict[int, str]) -> None:
-        """Remember the SHA-256 of each file, except the damaged ones."""
-        for row in range(count):
-            if row not in damaged:
-                self.digests[row] = hashlib.sha256(self.files.read(row)).digest()
-
-    def damaged(self, count: int) -> dict[int, str]:
-        """Rows whose file cannot be decoded, with the reasons; decodes every file once."""
-        found: dict[int, str] = {}
-        for row, image in self._decoded(range(count)):
-            try:
-                if isinstance(image, CellError):
-                    raise image
-                fit(image, self.spec, self.name(row))
-            except CellError as error:
-                found[row] = _only_damage(error)
-        return found
-
-    def to_array(self, count: int, size: int, *, skip_damaged: bool) -> tuple[ArrayImages, dict[int, str]]:
-        """All images at their stored size, which must be `size` by `size`, and the damaged rows."""
-        array = np.zeros((count, size, size, self.channels), np.uint8)
-        damaged: dict[int, str] = {}
-        for row, image in self._decoded(range(count)):
-            if isinstance(image, CellError):
-                if not skip_damaged:
-                    raise image
-                damaged[row] = _only_damage(image)
-            elif image.size != (size, size):
-                raise CellError(
-                    "decode",
-                    f"{self.name(row)}: expected {size} x {size} pixels as the entry's native_size says,"
-                    f" got {image.width} x {image.height}",
-                )
-            else:
-                array[row] = np.asarray(image).reshape(size, size, self.channels)
-        return ArrayImages(array, 255), damaged
-
-    def _decoded(
-        self, rows: Sequence[int], *, check: bool = False
-    ) -> Iterator[tuple[int, Image.Image | CellError]]:
-        """Each row's image, or why it cannot be had, in order."""
+    def _decoded(self, rows: Sequence[int]) -> Iterator[Pixels | CellError]:
+        """Each row's image, or why it cannot be had, in order; files are read while others are decoded."""
+        if not rows:
+            return
         workers = min(MAX_WORKERS, os.cpu_count() or 1)
-        for start in range(0, len(rows), CHUNK):
-            chunk = rows[start : start + CHUNK]
-            data = [self._read(row, check=check) for row in chunk]
-            with strict_pillow(), ThreadPoolExecutor(workers) as pool:
-                images = list(pool.map(self._decode, chunk, data))
-            yield from zip(chunk, images, strict=True)
+        waiting: deque[Future[Pixels | CellError]] = deque()
+        with strict_pillow(), ThreadPoolExecutor(workers) as pool:
+            for row in rows:
+                waiting.append(pool.submit(self._one, row, self._read(row)))
+                if len(waiting) >= CHUNK:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
 
-    def _read(self, row: int, *, check: bool) -> bytes | CellError:
+    def _bytes(self, row: int) -> bytes:
+        # Sources keep a place in their file; the thread that works ahead must not move it.
+        with self.reading:
+            return self.files.read(row)
+
+    def _read(self, row: int) -> bytes | CellError:
         try:
-            data = self.files.read(row)
+            data = self._bytes(row)
         except CellError as error:
             return error
-        if check and hashlib.sha256(data).digest() != self.digests[row]:
+        if hashlib.sha256(data).digest() != self.hashes[row]:
             return CellError(
                 "hash-mismatch", f"{self.name(row)}: changed since the set was loaded; run again"
             )
         return data
 
-    def _decode(self, row: int, data: bytes | CellError) -> Image.Image | CellError:
+    def _one(self, row: int, data: bytes | CellError) -> Pixels | CellError:
         if isinstance(data, CellError):
             return data
         try:
-            return decode(data, self.name(row), self.channels)
+            return self.view.of(data, self.name(row))
         except CellError as error:
             return error
 
@@ -176,13 +239,23 @@ def with_channels(array: Pixels, channels: int, name: Callable[[int], str]) -> P
     return np.ascontiguousarray(array[..., :1])
 
 
+def _content_digest(image: Pixels, levels: int) -> bytes:
+    height, width, channels = image.shape
+    head = f"robustboard.pixels/1 {height} {width} {channels} {levels}\n".encode("ascii")
+    return hashlib.sha256(head + image.tobytes()).digest()
+
+
 def _floats(values: Pixels, levels: int) -> Floats:
-    planes = np.ascontiguousarray(values.transpose(0, 3, 1, 2))
-    return planes.astype(np.float32) / np.float32(levels)
+    floats = np.empty((len(values), values.shape[3], *values.shape[1:3]), np.float32)
+    for image, place in zip(values, floats, strict=True):
+        # One at a time, so that the reordered bytes stay in the processor's cache.
+        planes = np.ascontiguousarray(image.transpose(2, 0, 1))
+        np.divide(planes, np.float32(levels), out=place, dtype=np.float32)
+    return floats
 
 
-def _only_damage(error: CellError) -> str:
-    """The reason of a damaged image. Raises the error where it is about something else."""
-    if error.kind != "decode":
+def _only_damage(error: CellError, *, skip_damaged: bool) -> str:
+    """The reason of a damaged image that may be left out. Raises the error otherwise."""
+    if error.kind != "decode" or isinstance(error, WrongSize) or not skip_damaged:
         raise error
     return error.reason
