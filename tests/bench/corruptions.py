@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -275,6 +276,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.writelines(f"peer {line}\n" for line in lacking)
         sys.stderr.write("run `make bench-corruptions`, which makes the environment of the peers\n")
         return 2
+    warnings.simplefilter("ignore")  # the peers use what is deprecated
     cv2.setNumThreads(1)
     facts, images, found = machine(), photographs(chosen.images), peers.load()
     settle()
