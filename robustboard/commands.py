@@ -67,6 +67,7 @@ def load(workspace: Workspace) -> Content:
 def check(workspace: Workspace, *, as_json: bool) -> int:
     """Print every problem of every content file; 0 when there is none, else 2."""
     from robustboard.leaderboard.entries import BoardEntry, load_boards  # noqa: PLC0415 - only here
+    from robustboard.leaderboard.fits import FitEntry  # noqa: PLC0415 - only here
     from robustboard.registry.check import check as check_registry  # noqa: PLC0415 - only here
     from robustboard.registry.reported import load_reported  # noqa: PLC0415 - only here
     from robustboard.runners.profiles import RunProfile  # noqa: PLC0415 - only here
@@ -76,6 +77,7 @@ def check(workspace: Workspace, *, as_json: bool) -> int:
         *benchmark_catalog.check(workspace),
         *read_folder(workspace, workspace.profiles, lambda _: RunProfile).problems,
         *read_folder(workspace, workspace.boards, lambda _: BoardEntry).problems,
+        *read_folder(workspace, workspace.fits, lambda _: FitEntry).problems,
     }
     try:
         reported = load_reported(workspace)

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from robustboard import workspace
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.leaderboard.entries import BoardEntry
+from robustboard.leaderboard.fits import FitEntry
 from robustboard.registry.schema import ENTRIES, export
 from robustboard.runners.profiles import RunProfile
 
@@ -17,6 +18,7 @@ KINDS: Mapping[str, type[BaseModel]] = {
     **ENTRIES,
     "benchmark": BenchmarkEntry,
     "board": BoardEntry,
+    "fit": FitEntry,
     "run-profile": RunProfile,
 }
 """Name of the schema → type of every kind of file that people write."""

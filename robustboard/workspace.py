@@ -46,6 +46,11 @@ class Workspace:
         return self.content / "leaderboard" / "boards"
 
     @property
+    def fits(self) -> Path:
+        """Published lines that foretell accuracy under a shift; may be absent."""
+        return self.content / "leaderboard" / "fits"
+
+    @property
     def committed_results(self) -> Path:
         """Results that came with the content."""
         return self.content / "leaderboard" / "results"

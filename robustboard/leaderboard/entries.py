@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -12,6 +12,7 @@ from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.benchmarks.metrics import METRICS
 from robustboard.errors import ContentError, Problem, nearest
 from robustboard.fields import EntryId, Line, Name, Prose, refuse
+from robustboard.leaderboard.fits import OWN, FitEntry, load_fits
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.folders import Found, by_id, need_folder, read_folder
 from robustboard.registry.references import unknown
@@ -45,8 +46,22 @@ Title = Annotated[
 ]
 
 
+Derivation = Literal["drop", "effective-robustness", "relative-robustness"]
+CLEAN_BENCHMARK = "clean-v1"
+"""Gives the clean accuracy where a column's own benchmark does not cover the clean dataset."""
+
+
+class CleanSide(Frozen):
+    """Where the clean accuracy comes from that an accuracy under a shift is compared with."""
+
+    benchmark: EntryId | None = None
+    """Absent: the column's benchmark where it covers the dataset, else clean-v1."""
+    dataset: EntryId | None = None
+    """Absent: the matched_clean of the column's dataset, else that dataset itself."""
+
+
 class Column(Frozen):
-    """One number of every model: a score of one benchmark on one dataset."""
+    """One number of every model: a score of one benchmark on one dataset, or one derived from it."""
 
     id: ColumnId
     """Names the column for good, in links and downloads."""
@@ -57,6 +72,37 @@ class Column(Frozen):
     dataset: EntryId
     score: ScoreName | None = None
     """METRIC@CONDITION; absent: the result's headline."""
+    derive: Derivation | None = None
+    """drop: clean accuracy less the score. effective-robustness: the score less what a line through
+    standard models foretells. relative-robustness: the score less that of the model's base."""
+    clean: CleanSide | None = None
+    """For drop and effective-robustness."""
+    fit: EntryId | None = None
+    """For effective-robustness: a fit under leaderboard/fits, or own for one through the board's models."""
+    exclude: tuple[EntryId, ...] = ()
+    """Models that an own fit leaves out, such as the one whose answers filtered the set."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Column:
+        if (self.derive == "effective-robustness") != (self.fit is not None):
+            wanted = "a fit, or own" if self.fit is None else "none, unless derive is effective-robustness"
+            raise refuse(wanted, field="fit", got=self.fit or "none")
+        if self.clean is not None and self.derive not in ("drop", "effective-robustness"):
+            raise refuse("none, unless derive is drop or effective-robustness", field="clean", got="some")
+        if self.exclude and self.fit != OWN:
+            raise refuse("none, unless fit is own", field="exclude", got=" ".join(self.exclude))
+        return self
+
+    def clean_cell(self, catalog: Catalog, benchmarks: Mapping[str, BenchmarkEntry]) -> tuple[str, str]:
+        """Benchmark and dataset of the clean accuracy that this column compares with."""
+        given = self.clean or CleanSide()
+        shifted = catalog.datasets.get(self.dataset)
+        name = given.dataset or (shifted.matched_clean if shifted is not None else None) or self.dataset
+        if given.benchmark is not None:
+            return given.benchmark, name
+        own, dataset = benchmarks.get(self.benchmark), catalog.datasets.get(name)
+        covered = own is not None and dataset is not None and own.setting_for(dataset) is not None
+        return (self.benchmark if covered else CLEAN_BENCHMARK), name
 
 
 class ReportedView(Frozen):
@@ -104,8 +150,9 @@ def load_boards(
     catalog: Catalog,
     benchmarks: Mapping[str, BenchmarkEntry],
     reported: Mapping[str, Reported] | None = None,
+    fits: Mapping[str, FitEntry] | None = None,
 ) -> Mapping[str, BoardEntry]:
-    """All boards, by id; references checked. `reported` is read from the workspace when not given.
+    """All boards, by id; references checked. `reported` and `fits` are read when not given.
 
     A board never mixes label spaces: its datasets have the label space of the board, and each
     column a dataset of the board that its benchmark covers.
@@ -115,10 +162,12 @@ def load_boards(
     need_folder(workspace, workspace.boards)
     folder = read_folder(workspace, workspace.boards, lambda _: BoardEntry)
     published = load_reported(workspace) if reported is None else reported
+    lines = load_fits(workspace, catalog, published) if fits is None else fits
     problems = list(folder.problems)
     for found in folder.entries.values():
         problems += _check_datasets(found, catalog)
         problems += _check_columns(found, catalog, benchmarks)
+        problems += _check_derived(found, catalog, benchmarks, lines)
         problems += _check_reported(found, published)
     if problems:
         raise ContentError(problems)
@@ -162,6 +211,58 @@ def _check_columns(
             if benchmarks[column.benchmark].setting_for(dataset) is None:
                 message = f"expected a benchmark with a setting for {column.dataset}, got {column.benchmark}"
                 yield found.problem((*where, "benchmark"), message)
+
+
+def _check_derived(
+    found: Found[BoardEntry],
+    catalog: Catalog,
+    benchmarks: Mapping[str, BenchmarkEntry],
+    fits: Mapping[str, FitEntry],
+) -> Iterator[Problem]:
+    for place, column in enumerate(found.entry.columns):
+        where = ("columns", place)
+        for number, name in enumerate(column.exclude):
+            if name not in catalog.models:
+                yield found.problem((*where, "exclude", number), unknown("model", name, catalog.models))
+        if column.score is not None and column.derive is not None:
+            metric = METRICS.get(column.score.partition("@")[0])
+            if metric is not None and metric.unit != "share":
+                message = f"expected a share to derive from, got {column.score} ({metric.unit})"
+                yield found.problem((*where, "score"), message)
+        if column.derive in ("drop", "effective-robustness"):
+            yield from _check_clean(found, place, catalog, benchmarks)
+        if column.fit is None or column.fit == OWN:
+            continue
+        if column.fit not in fits:
+            yield found.problem((*where, "fit"), unknown("fit", column.fit, (OWN, *fits)))
+            continue
+        line = fits[column.fit]
+        _, clean = column.clean_cell(catalog, benchmarks)
+        if (line.shifted, line.clean) != (column.dataset, clean):
+            message = f"expected a fit of {column.dataset} over {clean}, got {column.fit}"
+            stands = f"{line.shifted} over {line.clean}" if line.shifted else "no registered dataset"
+            yield found.problem((*where, "fit"), f"{message}, one of {stands}")
+
+
+def _check_clean(
+    found: Found[BoardEntry], place: int, catalog: Catalog, benchmarks: Mapping[str, BenchmarkEntry]
+) -> Iterator[Problem]:
+    """Faults of the clean side of a derived column."""
+    where = ("columns", place, "clean")
+    benchmark, name = found.entry.columns[place].clean_cell(catalog, benchmarks)
+    if benchmark not in benchmarks:
+        yield found.problem((*where, "benchmark"), unknown("benchmark", benchmark, benchmarks))
+        return
+    if name not in catalog.datasets:
+        yield found.problem((*where, "dataset"), unknown("dataset", name, catalog.datasets))
+        return
+    dataset = catalog.datasets[name]
+    if dataset.label_space != found.entry.label_space:
+        message = f"expected a dataset of label space {found.entry.label_space}, got {name}"
+        yield found.problem((*where, "dataset"), f"{message} ({dataset.label_space})")
+    elif benchmarks[benchmark].setting_for(dataset) is None:
+        message = f"expected a benchmark with a setting for {name}, got {benchmark}"
+        yield found.problem((*where, "benchmark"), message)
 
 
 def _check_reported(found: Found[BoardEntry], published: Mapping[str, Reported]) -> Iterator[Problem]:

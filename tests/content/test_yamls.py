@@ -23,6 +23,7 @@ FOLDERS = {
     "registry/labels": "label-space",
     "benchmarks": "benchmark",
     "leaderboard/boards": "board",
+    "leaderboard/fits": "fit",
     "runners": "run-profile",
 }
 """Folder → schema of the files in it; class subsets and groups are told apart by their content."""
