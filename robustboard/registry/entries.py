@@ -210,6 +210,10 @@ class ModelEntry(Frozen):
     zero_shot: ZeroShot | None = None
     training: TrainingData
     adversarial_training: AdversarialTraining | None = None
+    intervention: Line | None = None
+    """What else was done for robustness, in words, such as AugMix or AdvProp."""
+    base: EntryId | None = None
+    """The model that an intervention is compared with: the same network trained in the ordinary way."""
     license: Line
     paper: HttpsUrl | None = None
     bibtex: Prose | None = None

@@ -31,6 +31,7 @@ def cross_check(
         yield from islice(_check_dataset(dataset, datasets, labels), MAX_PROBLEMS)
     for model in models.entries.values():
         yield from islice(_check_model(model, datasets, labels), MAX_PROBLEMS)
+        yield from _check_base(model, models)
     yield from _check_names(models)
     yield from _check_names(datasets)
     yield from _check_names(labels)
@@ -172,6 +173,19 @@ def _check_model(
             yield found.problem(("training", "overlap", name), unknown("dataset", name, datasets.ids))
     if isinstance(entry.source, TrainedWeights):
         yield from _check_recipe(found, entry.source.recipe.dataset, datasets)
+
+
+def _check_base(found: Found[ModelEntry], models: Folder[ModelEntry]) -> Iterator[Problem]:
+    name = found.entry.base
+    if name is None:
+        return
+    if name == found.entry.id:
+        yield found.problem(("base",), f"expected another model, got {echo(name)}, which is this one")
+    elif name not in models.ids:
+        yield found.problem(("base",), unknown("model", name, models.ids))
+    elif name in models.entries and models.entries[name].entry.label_space != found.entry.label_space:
+        message = f"expected a model of label space {found.entry.label_space}, got {echo(name)}"
+        yield found.problem(("base",), f"{message} of {models.entries[name].entry.label_space}")
 
 
 def _check_recipe(found: Found[ModelEntry], name: str, datasets: Folder[DatasetEntry]) -> Iterator[Problem]:

@@ -163,10 +163,11 @@ def test_the_reported_accuracies_of_standard_models_give_the_coefficients(
         ends = [float(piece.start) for piece in entry.pieces[1:]] + [1.0]
         for piece, end in zip(entry.pieces, ends, strict=True):
             chosen = [m for m in names if float(piece.start) <= shares[m, x] < end]
-            logits = [np.array([np.log(shares[m, d] / (1 - shares[m, d])) for m in chosen]) for d in (x, y)]
-            slope, intercept = np.polyfit(*logits, 1)
+            clean = np.log([shares[m, x] / (1 - shares[m, x]) for m in chosen])
+            shifted = np.log([shares[m, y] / (1 - shares[m, y]) for m in chosen])
+            slope, intercept = np.polyfit(clean, shifted, 1)
             assert len(chosen) == piece.n, entry.id
             assert [slope, intercept] == pytest.approx([piece.slope, piece.intercept], abs=1e-4), entry.id
-            assert np.corrcoef(*logits)[0, 1] == pytest.approx(piece.r, abs=1e-4)
+            assert np.corrcoef(clean, shifted)[0, 1] == pytest.approx(piece.r, abs=1e-4)
             checked += 1
     assert checked == 9
