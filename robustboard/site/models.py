@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from robustboard.benchmarks.entries import BenchmarkEntry
+from robustboard.benchmarks.entries import BenchmarkEntry, External
 from robustboard.leaderboard.board import Board, Row
 from robustboard.leaderboard.cells import CellView, Measured
 from robustboard.registry.catalog import Catalog
@@ -62,9 +62,18 @@ class ModelStandings:
 
     @property
     def preparations(self) -> dict[str, dict[str, str]]:
-        """Dataset name → what was done to its images between file and network, by the last result on it."""
-        found = {cell.dataset.name: cell.view.result for cell in self.cells if cell.view.result is not None}
-        return {name: result.facts.preparation for name, result in found.items() if result.facts.preparation}
+        """Dataset → what was done to its images between file and network, the last result's word last.
+
+        Handed-in images come from files of their own, and so stand apart.
+        """
+        found: dict[str, dict[str, str]] = {}
+        for cell in self.cells:
+            facts = cell.view.result.facts.preparation if cell.view.result is not None else {}
+            external = isinstance(cell.benchmark.procedure, External)
+            name = f"{cell.dataset.name}, {cell.benchmark.name}" if external else cell.dataset.name
+            if facts:
+                found.setdefault(name, {}).update(facts)
+        return found
 
     @property
     def command(self) -> str:
