@@ -312,6 +312,15 @@ FILES = frozenset({"hub", "folder", "parquet", "classes-of", "corrupted-folders"
 """Kinds of source whose images are encoded files."""
 
 
+class Decoding(Frozen):
+    """What is done with that of image files which is neither grey nor colour."""
+
+    orientation: Literal["applied", "ignored"] = "applied"
+    """Of the EXIF rotation tag. Many published evaluations ignore it."""
+    alpha: Literal["black", "dropped"] = "black"
+    """black: transparent pixels fade to black. dropped: they show the colour that they hide."""
+
+
 class DatasetEntry(Frozen):
     """One labelled set of images."""
 
@@ -340,6 +349,8 @@ class DatasetEntry(Frozen):
     preprocessing: Literal["resize-and-crop", "crop-only"] = "resize-and-crop"
     """Of images without a native_size. crop-only: they were resized and cropped when the set was made
     (ImageNet-C); used as stored, and brought to another input size without a second crop."""
+    decoding: Decoding = Decoding()
+    """Of image files."""
     gated: Flag = False
     matched_clean: EntryId | None = None
     """Natural images of the same classes: accuracy here is compared with accuracy there."""

@@ -155,7 +155,7 @@ def _check_view(found: Found[DatasetEntry], name: str, datasets: Folder[DatasetE
         yield found.problem(where, f"{message}, whose source is of kind {whole.entry.source.kind}")
     if whole.entry.class_subset is not None:
         yield found.problem(where, f"expected a dataset of all classes, got {echo(name)}, which has some")
-    for field in ("label_space", "native_size", "channels", "border", "preprocessing", "gated"):
+    for field in ("label_space", "native_size", "channels", "border", "preprocessing", "decoding", "gated"):
         mine, its = getattr(found.entry, field), getattr(whole.entry, field)
         if mine != its:
             yield found.problem((field,), f"expected {its} as in dataset {name}, got {echo(str(mine))}")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from robustboard import jsons
 from robustboard.errors import CellError, LockError, StoreError
-from robustboard.registry.entries import DatasetEntry, LockedEntry, ModelEntry, TrainedWeights
+from robustboard.registry.entries import DatasetEntry, Decoding, LockedEntry, ModelEntry, TrainedWeights
 from robustboard.registry.labels import ClassGroups, ClassSubset, LabelSpace
 from robustboard.registry.lock import Lock
 from robustboard.workspace import Workspace
@@ -68,6 +68,8 @@ def dataset_digest(entry: DatasetEntry, viewed: DatasetEntry | None = None) -> s
         dump["border"] = entry.border
     if entry.preprocessing != "resize-and-crop":
         dump["preprocessing"] = entry.preprocessing
+    if entry.decoding != Decoding():
+        dump["decoding"] = entry.decoding.model_dump(mode="json")
     if viewed is not None and viewed is not entry:
         dump["viewed"] = dataset_digest(viewed)
     return jsons.digest("robustboard.dataset/1", dump)

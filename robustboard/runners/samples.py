@@ -18,8 +18,8 @@ from robustboard.registry.labels import LabelSpace
 from robustboard.runners.record import Subset
 from robustboard.runners.sources import SOURCES
 from robustboard.runners.sources.cache import cache_of
-from robustboard.runners.sources.decoding import POLICY
-from robustboard.runners.sources.fitting import View, fit_rule
+from robustboard.runners.sources.decoding import policy
+from robustboard.runners.sources.fitting import view_of
 from robustboard.runners.sources.labels import class_indices
 from robustboard.runners.sources.pixels import ArrayImages, FileImages, Floats, Images, with_channels
 from robustboard.runners.sources.places import AbsentFile, wrong_count
@@ -231,20 +231,15 @@ def _images(
     if isinstance(stored.images, np.ndarray):
         array = ArrayImages(with_channels(stored.images, entry.channels, stored.name), stored.levels)
     else:
-        size = entry.native_size
-        view = View(entry.channels, size or spec.size, None if size else spec)
-        files = FileImages(stored.images, stored.name, view, cache_of(workspace))
+        files = FileImages(stored.images, stored.name, view_of(entry, spec), cache_of(workspace))
         contents, damaged = files.examine(count, skip_damaged=skip_damaged)
-        held = files.in_memory(list(contents)) if size else None
+        held = files.in_memory(list(contents)) if entry.native_size is not None else None
         return held or files, contents, damaged
     return array, dict(enumerate(array.digests())), damaged
 
 
 def _facts(stored: Stored, entry: DatasetEntry, spec: InputSpec, *, skip_damaged: bool) -> dict[str, str]:
-    size = entry.native_size
-    rule = (
-        f"as stored, {size} x {size}; the model's resize and crop are not applied" if size else fit_rule(spec)
-    )
+    rule = view_of(entry, spec).words()
     facts = {"preprocessing": f"{rule}; divided by {stored.levels}", "channels": str(entry.channels)}
     if isinstance(stored.images, np.ndarray):
         if stored.images.shape[3] < entry.channels:
@@ -253,7 +248,12 @@ def _facts(stored: Stored, entry: DatasetEntry, spec: InputSpec, *, skip_damaged
     if entry.channels > 1:
         facts["channels"] = f"{entry.channels}, grey files repeated"
     damage = "left out and listed" if skip_damaged else "an error"
-    return {**facts, **POLICY, "damaged images": damage, "decoder": f"Pillow {PIL.__version__}"}
+    return {
+        **facts,
+        **policy(entry.decoding),
+        "damaged images": damage,
+        "decoder": f"Pillow {PIL.__version__}",
+    }
 
 
 def _frozen(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from robustboard.errors import CellError
+from robustboard.registry.entries import Decoding
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_PIXELS = 25_000_000
@@ -45,15 +46,26 @@ GREY = frozenset({"1", "L", "I;16", "I;16B", "I;16L", "I;16N", "I"})
 RULES = 1
 """Raised by hand when the same file gives other pixels than before."""
 
+USUAL = Decoding()
+
+ORIENTATIONS = {
+    "applied": "EXIF rotation applied; an unknown or unreadable tag is ignored",
+    "ignored": "EXIF rotation ignored",
+}
+ALPHAS = {"black": "composited on black", "dropped": "dropped; hidden colours show"}
 POLICY: dict[str, str] = {
     "formats": "PNG, JPEG and WebP, by content; others refused",
-    "orientation": "EXIF rotation applied; an unknown or unreadable tag is ignored",
-    "alpha": "composited on black",
     "colour profile": "ignored",
     "depth": "16-bit values keep their upper 8 bits",
     "animation": "refused; of a JPEG with further pictures the first is taken",
 }
-"""Facts about every set of image files."""
+"""Facts about every set of image files; what an entry may choose is added by `policy`."""
+
+
+def policy(decoding: Decoding) -> dict[str, str]:
+    """How files of an entry are decoded, in words, for the record."""
+    chosen = {"orientation": ORIENTATIONS[decoding.orientation], "alpha": ALPHAS[decoding.alpha]}
+    return {**POLICY, **chosen}
 
 
 @contextmanager
@@ -74,7 +86,7 @@ def strict_pillow() -> Iterator[None]:
     yield
 
 
-def decode(data: bytes, name: str, channels: int) -> Image.Image:
+def decode(data: bytes, name: str, channels: int, decoding: Decoding = USUAL) -> Image.Image:
     """One image file as a Pillow image of mode RGB (3 channels) or L (1 channel).
 
     Grey files give three equal channels; colour files are refused where one channel is wanted,
@@ -87,8 +99,8 @@ def decode(data: bytes, name: str, channels: int) -> Image.Image:
             _check_size_and_frames(image, name)
             image.load()
             _mend_clear_colour(image, data, name)
-            upright = _upright(image)
-            flat = _flat(upright, name)
+            upright = _upright(image) if decoding.orientation == "applied" else image
+            flat = _flat(upright, name, alpha=decoding.alpha)
     except (CellError, MemoryError):
         raise
     except Exception as error:  # decoders fed with damaged bytes raise whatever comes
@@ -144,12 +156,15 @@ def _upright(image: Image.Image) -> Image.Image:
     return image if turn is None else image.transpose(turn)
 
 
-def _flat(image: Image.Image, name: str) -> Image.Image:
-    """Mode L for grey files, RGB for all others; alpha is composited on black."""
+def _flat(image: Image.Image, name: str, alpha: str) -> Image.Image:
+    """Mode L for grey files, RGB for all others."""
+    if alpha == "dropped":
+        image.info.pop("transparency", None)
     if image.mode.startswith("I"):
         return _upper_bits(image)
     if "transparency" in image.info or image.mode in ("LA", "PA", "RGBA", "La", "RGBa"):
-        return _on_black(image.convert("RGBA"))
+        clear = image.convert("RGBA")
+        return _on_black(clear) if alpha == "black" else clear.convert("RGB")
     if image.mode in GREY:
         return image.convert("L")
     if image.mode in ("P", "RGB", "CMYK", "YCbCr"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from PIL import Image
 
 from robustboard.errors import CellError
-from robustboard.registry.entries import InputSpec, Interpolation
-from robustboard.runners.sources.decoding import MAX_PIXELS, decode
+from robustboard.registry.entries import DatasetEntry, Decoding, InputSpec, Interpolation
+from robustboard.runners.sources.decoding import MAX_PIXELS, USUAL, decode
 from robustboard.runners.sources.stored import Pixels
 
 RESAMPLING: dict[Interpolation, Image.Resampling] = {
@@ -33,10 +34,13 @@ class View:
     """Height and width of the result."""
     spec: InputSpec | None
     """Resize and crop; None for a fixed-size set, whose files must have that size."""
+    border: int = 0
+    """Pixels cut off every side first."""
+    decoding: Decoding = USUAL
 
     def of(self, data: bytes, name: str) -> Pixels:
         """One image file as uint8 (size, size, channels). Raises CellError that starts with `name`."""
-        image = decode(data, name, self.channels)
+        image = _without_border(decode(data, name, self.channels, self.decoding), self.border, name)
         if self.spec is not None:
             image = fit(image, self.spec, name)
         elif image.size != (self.size, self.size):
@@ -50,8 +54,43 @@ class View:
     def rule(self) -> dict[str, str | int]:
         """Everything that shapes the result, for a digest."""
         spec = self.spec
-        fitted = "" if spec is None else f"{spec.interpolation} {spec.crop}"
-        return {"channels": self.channels, "size": self.size, "fit": fitted}
+        return {
+            "channels": self.channels,
+            "size": self.size,
+            "fit": "" if spec is None else f"{spec.interpolation} {spec.crop}",
+            "border": self.border,
+            **self.decoding.model_dump(mode="json"),
+        }
+
+    def words(self) -> str:
+        """What happens between a file's own size and the result, for the record."""
+        cut = f"{self.border} pixels cut off every side; " if self.border else ""
+        if self.spec is None:
+            size = self.size
+            return f"{cut}as stored, {size} x {size}; the model's resize and crop are not applied"
+        return cut + fit_rule(self.spec)
+
+
+def view_of(entry: DatasetEntry, spec: InputSpec) -> View:
+    """How a model with this input sees the image files of a dataset.
+
+    A set that was cropped when it was made is not cropped again: its images are brought to the input
+    size whole.
+    """
+    if entry.native_size is not None:
+        return View(entry.channels, entry.native_size, None, entry.border, entry.decoding)
+    if entry.preprocessing == "crop-only":
+        spec = spec.model_copy(update={"crop": Fraction(1)})
+    return View(entry.channels, spec.size, spec, entry.border, entry.decoding)
+
+
+def _without_border(image: Image.Image, border: int, name: str) -> Image.Image:
+    if not border:
+        return image
+    width, height = image.size
+    if min(width, height) <= 2 * border:
+        raise CellError("decode", f"{name}: {width} x {height} is no larger than its border of {border}")
+    return image.crop((border, border, width - border, height - border))
 
 
 def fit(image: Image.Image, spec: InputSpec, name: str) -> Image.Image:
