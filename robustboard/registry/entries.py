@@ -20,7 +20,6 @@ from robustboard.fields import (
     Line,
     LoaderName,
     Name,
-    NotNegative,
     Number,
     Pixels,
     Positive,
@@ -35,6 +34,7 @@ from robustboard.fields import (
     refuse,
 )
 from robustboard.registry.companions import ClassesOf, CorruptedArrays, CorruptedFolders
+from robustboard.registry.recipes import Recipe
 from robustboard.yamls import Frozen
 
 Norm = Literal["linf", "l2"]
@@ -75,41 +75,6 @@ class PackageWeights(Frozen):
     distribution: Word
     path: RelativePath
     sha256: Sha256
-
-
-class StandardTraining(Frozen):
-    """Cross-entropy on clean images: AdamW, one-cycle learning rate, seeded order and initialisation."""
-
-    method: Literal["standard"]
-    dataset: EntryId
-    images: Count | None = None
-    """Train on the first so many images; all when absent."""
-    epochs: Count
-    batch_size: Count
-    learning_rate: Positive
-    weight_decay: NotNegative = Fraction(0)
-    shift: Index = 0
-    """Random shifts by up to so many pixels, filled with the border's value."""
-
-
-class FgsmTraining(Frozen):
-    """FGSM adversarial training with a random start (Wong et al. 2020, "Fast is better than free")."""
-
-    method: Literal["fgsm-adversarial"]
-    dataset: EntryId
-    images: Count | None = None
-    epochs: Count
-    batch_size: Count
-    learning_rate: Positive
-    weight_decay: NotNegative = Fraction(0)
-    shift: Index = 0
-    eps: Share
-    """Linf budget, an exact fraction of the [0, 1] pixel range."""
-    relative_step: Positive
-    """Step size as a fraction of eps (1.25 in the paper)."""
-
-
-Recipe = Annotated[StandardTraining | FgsmTraining, Field(discriminator="method")]
 
 
 class TrainedWeights(Frozen):
@@ -250,15 +215,24 @@ class FolderData(Frozen):
     only_declared: Flag = False
     """Leave out sub-folders that are no class here, instead of refusing them (ObjectNet: 200 of 313)."""
     group_from: Line | None = None
-    """How file names tell an image's group, `{label}#-{group}#` for cat1-dog3.png: braces stand for
-    text, # for digits; the label must be the folder's name."""
+    """How file names without their ending tell an image's group, `{label}#-{class}#` for cat1-dog3.png.
+
+    Braces stand for letters, # for digits. `{label}` must be the folder's name. `{group}` is any
+    text; `{class}` stands there instead where the group is a class too, and is kept as its number."""
 
     @model_validator(mode="after")
     def _check(self) -> FolderData:
-        rest = (self.group_from or "{group}").replace("{label}", "", 1).replace("{group}", "", 1)
-        if "{group}" not in (self.group_from or "{group}") or {"{", "}"} & set(rest):
-            wanted = "`{group}` once, `{label}` at most once and no other braces"
-            raise refuse(wanted, field="group_from", got=self.group_from)
+        pattern = self.group_from or "{group}"
+        rest = pattern.replace("{label}", "", 1)
+        for name in ("{group}", "{class}"):
+            if name in rest:
+                rest = rest.replace(name, "", 1)
+                break
+        else:
+            rest = "{"
+        if {"{", "}"} & set(rest):
+            wanted = "`{group}` or `{class}` once, `{label}` at most once, no other braces"
+            raise refuse(wanted, field="group_from", got=pattern)
         return self
 
 

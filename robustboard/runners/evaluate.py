@@ -123,7 +123,7 @@ def _rows(part: range, job: Job, session: Session) -> PredictionTable:
     return measure(
         procedure,
         job.setting,
-        classifier=job.model.classifier,
+        classifier=job.network,
         classes=job.classes,
         images=samples.pixels(part),
         labels=samples.labels[part.start : part.stop].copy(),

@@ -13,16 +13,15 @@ import numpy.typing as npt
 import PIL
 
 from robustboard.errors import CellError, UserError
+from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import DatasetEntry, InputSpec, LockedEntry
 from robustboard.registry.labels import LabelSpace
 from robustboard.runners.record import Subset
-from robustboard.runners.sources import SOURCES
+from robustboard.runners.rows import Rows, read_rows
 from robustboard.runners.sources.cache import cache_of
 from robustboard.runners.sources.decoding import policy
 from robustboard.runners.sources.fitting import view_of
-from robustboard.runners.sources.labels import class_indices
 from robustboard.runners.sources.pixels import ArrayImages, FileImages, Floats, Images, with_channels
-from robustboard.runners.sources.places import AbsentFile, wrong_count
 from robustboard.runners.sources.stored import Request, Stored
 from robustboard.workspace import Workspace
 
@@ -49,6 +48,8 @@ class Samples:
     rows: tuple[int, ...] = field(repr=False)
     """Where each sample stands in `images`."""
     images: Images = field(repr=False)
+    groups: tuple[str, ...] | None = None
+    """What the dataset says of each image beside its label (a region, the number of a texture's class)."""
 
     def pixels(self, indices: Sequence[int]) -> Floats:
         """float32 (k, c, h, w) in [0, 1], C order: the samples at these positions, in this order.
@@ -66,13 +67,15 @@ class Samples:
         ids = tuple(self.ids[index] for index in indices)
         labels = _frozen(self.labels[np.asarray(indices, np.int64)])
         digests = tuple(self.digests[index] for index in indices)
+        groups = tuple(self.groups[index] for index in indices) if self.groups is not None else None
         return replace(
             self,
             ids=ids,
             labels=labels,
             digests=digests,
-            fingerprint=_fingerprint(ids, labels, digests),
+            fingerprint=fingerprint(ids, labels, digests, groups),
             rows=tuple(self.rows[index] for index in indices),
+            groups=groups,
         )
 
 
@@ -96,6 +99,7 @@ def load_samples(
     lock: Mapping[str, LockedEntry],
     input: InputSpec,  # noqa: A002 - the entry's own word for it
     skip_damaged: bool = False,
+    catalog: Catalog | None = None,
 ) -> Samples:
     """Read a dataset entry from its source, or from the first mirror whose files are here.
 
@@ -104,15 +108,13 @@ def load_samples(
     pixels have the entry's channels and are divided by the number of levels (255; 16 for UCI digits).
 
     A damaged image is an error, here or in `pixels`; with `skip_damaged` all files are decoded once now,
-    and the damaged ones are left out and listed. Raises CellError (missing, decode, labels,
+    and the damaged ones are left out and listed. Views, class subsets and groups need the catalogue:
+    with it, a label that the dataset cannot have is refused. Raises CellError (missing, decode, labels,
     hash-mismatch, unlocked, gated) with one line that names file or row and the next step.
     """
-    request = Request(entry, space, workspace, lock.get(f"dataset/{entry.id}"))
     try:
-        stored, mirror = _first_present(request)
-        if len(stored.ids) != entry.size:
-            raise wrong_count(stored.origin, entry.size, len(stored.ids))
-        return _samples(stored, request, input, mirror=mirror, skip_damaged=skip_damaged)
+        rows = read_rows(entry, space, workspace=workspace, lock=lock, catalog=catalog)
+        return samples_of(rows, input, skip_damaged=skip_damaged)
     except CellError as error:
         raise CellError(error.kind, f"dataset {entry.id}: {error.reason}") from error
 
@@ -174,50 +176,33 @@ def _draw(seed: int, purpose: str, number: int) -> bytes:
     return hashlib.sha256(f"robustboard.subset/1 {seed} {purpose} {number}".encode("ascii")).digest()
 
 
-def _first_present(request: Request) -> tuple[Stored, int]:
-    """The source, or the first mirror that can be read, and its number (0 is the source)."""
-    entry = request.entry
-    try:
-        return SOURCES[entry.source.kind](entry.source, request), 0
-    except AbsentFile as error:
-        reasons = [error.reason]
-    for number, mirror in enumerate(entry.mirrors, 1):
-        try:
-            return SOURCES[mirror.kind](mirror, request), number
-        except CellError as error:
-            if error.kind not in ("missing", "gated", "unlocked"):
-                raise
-            reasons.append(f"mirror {number}: {error.reason}")
-    raise CellError("missing", "; ".join(reasons))
-
-
-def _samples(
-    stored: Stored, request: Request, spec: InputSpec, *, mirror: int, skip_damaged: bool
-) -> Samples:
-    entry = request.entry
-    labelled = class_indices(stored.labels, entry, request.space, stored.name)
+def samples_of(rows: Rows, spec: InputSpec, *, skip_damaged: bool) -> Samples:
+    """The rows of a source as a model with this input takes them. Raises CellError."""
+    stored, request, entry = rows.stored, rows.request, rows.request.entry
     images, digests, damaged = _images(stored, request, spec, skip_damaged=skip_damaged)
     good = [row for row in range(len(stored.ids)) if row not in damaged]
     if not good:
         raise CellError("decode", f"no image can be decoded; the first: {damaged[0]}")
     ids = tuple(stored.ids[row] for row in good)
-    labels = _frozen(labelled.indices[good])
+    labels = _frozen(rows.labelled.indices[good])
+    groups = tuple(stored.groups[row] for row in good) if stored.groups is not None else None
     kept = tuple(digests[row] for row in good)
     size = entry.native_size or spec.size
     return Samples(
         ids=ids,
         labels=labels,
-        fingerprint=_fingerprint(ids, labels, kept),
+        fingerprint=fingerprint(ids, labels, kept, groups),
         shape=(entry.channels, size, size),
         facts={
-            "source": stored.origin if mirror == 0 else f"mirror {mirror}: {stored.origin}",
-            "labels": labelled.rule,
+            "source": rows.origin,
+            "labels": rows.labelled.rule,
             **_facts(stored, entry, spec, skip_damaged=skip_damaged),
         },
         skipped=tuple(stored.ids[row] for row in sorted(damaged)),
         digests=kept,
         rows=tuple(good),
         images=images,
+        groups=groups,
     )
 
 
@@ -261,9 +246,18 @@ def _frozen(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return labels
 
 
-def _fingerprint(ids: Sequence[str], labels: npt.NDArray[np.int64], digests: Sequence[bytes]) -> str:
+def fingerprint(
+    ids: Sequence[str],
+    labels: npt.NDArray[np.int64],
+    digests: Sequence[bytes],
+    groups: Sequence[str] | None = None,
+) -> str:
+    """64 hex digits over ids, labels and image content, in order, and over groups where there are any."""
     state = hashlib.sha256(b"robustboard.samples/1\0")
     for name, label, content in zip(ids, labels, digests, strict=True):
         text = name.encode("utf-8")
         state.update(struct.pack(">I", len(text)) + text + struct.pack(">q", int(label)) + content)
+    for group in groups or ():
+        text = group.encode("utf-8")
+        state.update(struct.pack(">I", len(text)) + text)
     return state.hexdigest()

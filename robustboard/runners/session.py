@@ -13,10 +13,12 @@ from robustboard.benchmarks.entries import BenchmarkEntry, External, ImagesSetti
 from robustboard.errors import CellError, StoreError, UserError
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import InputSpec, ModelEntry
+from robustboard.registry.labels import ClassGroups
 from robustboard.registry.lock import Lock
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.device import prepare
 from robustboard.runners.external import Attacked, handed_in
+from robustboard.runners.grouping import Grouped
 from robustboard.runners.keys import Cell, Keys
 from robustboard.runners.loaders import load_classifier
 from robustboard.runners.macs import macs, parameters
@@ -116,6 +118,7 @@ class Session:
             lock=self.lock,
             input=spec,
             skip_damaged=self.skip_damaged,
+            catalog=self.catalog,
         )
         if entry.native_size is not None:
             self._fixed_size[name] = samples
@@ -212,6 +215,15 @@ class Job:
     """In the whole dataset."""
     skipped: int
     """Of those, the ones that could not be read and were left out."""
+
+    @cached_property
+    def network(self) -> torch.nn.Module:
+        """The classifier; where the dataset has groups, with one output a category."""
+        dataset, catalog = self.model.session.catalog.dataset(self.cell.dataset), self.model.session.catalog
+        chosen, groups = catalog.chosen(dataset), catalog.groups(dataset)
+        if groups is None or not isinstance(chosen, ClassGroups):
+            return self.model.classifier
+        return Grouped(self.model.classifier, groups, chosen.aggregation).to(self.model.session.device)
 
     @cached_property
     def attacked(self) -> Attacked | None:

@@ -23,8 +23,9 @@ from torch.nn import functional
 from robustboard import durable, jsons
 from robustboard.errors import CellError
 from robustboard.registry.catalog import load_catalog
-from robustboard.registry.entries import FgsmTraining, ModelEntry, TrainedWeights
+from robustboard.registry.entries import ModelEntry, TrainedWeights
 from robustboard.registry.lock import Lock
+from robustboard.registry.recipes import FgsmTraining
 from robustboard.runners import identity
 from robustboard.runners.classifier import Classifier, Preprocess
 from robustboard.runners.networks import build_network

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from robustboard.errors import CellError, LockError, echo
 from robustboard.registry.entries import FolderData
 from robustboard.registry.resolve import digest_folder
 from robustboard.runners.sources.decoding import MAX_BYTES
+from robustboard.runners.sources.labels import class_numbers
 from robustboard.runners.sources.places import check_pins, find_data
 from robustboard.runners.sources.stored import Request, Stored, StoredLabels
 
@@ -56,7 +58,11 @@ def read_folder(source: FolderData, request: Request) -> Stored:
         except LockError as error:
             raise CellError("hash-mismatch", str(error)) from error
     paths = []
-    for folder in _class_folders(root, source.path, request):
+    folders = _class_folders(root, source.path, request)
+    if source.only_declared:
+        known = class_numbers((folder.name for folder in folders), request.entry, request.space)
+        folders = [folder for folder in folders if known[folder.name] is not None]
+    for folder in folders:
         for path in sorted(folder.iterdir()):
             name = f"{folder.name}/{path.name}"
             if path.name.startswith("."):
@@ -71,8 +77,37 @@ def read_folder(source: FolderData, request: Request) -> Stored:
         labels=StoredLabels([path.split("/")[0] for path in paths]),
         images=FolderImages(root, tuple(paths)),
         origin=f"folder {source.path}",
+        groups=_groups(source, paths, request) if source.group_from is not None else None,
         names=lambda row: f"{source.path}/{paths[row]}",
     )
+
+
+def _groups(source: FolderData, paths: list[str], request: Request) -> tuple[str, ...]:
+    """What file names tell of each image, by the entry's pattern. Raises CellError that names the file."""
+    pattern = source.group_from or ""
+    rule = re.escape(pattern).replace("\\#", "[0-9]+")
+    for name in ("label", "group", "class"):
+        rule = rule.replace(re.escape(f"{{{name}}}"), f"(?P<{name}>[A-Za-z_ ]+)")
+    found = []
+    for path in paths:
+        folder, file = path.split("/")
+        match = re.fullmatch(rule, file.rsplit(".", 1)[0])
+        words = match.groupdict() if match is not None else {}
+        if match is None or words.get("label", folder) != folder:
+            raise CellError(
+                "labels",
+                f"{source.path}/{path}: expected a name like {pattern} in a folder named by its label",
+            )
+        found.append(words.get("group") or words["class"])
+    if "{class}" not in pattern:
+        return tuple(found)
+    numbers = class_numbers(set(found), request.entry, request.space)
+    for path, text in zip(paths, found, strict=True):
+        if numbers[text] is None:
+            raise CellError(
+                "labels", f"{source.path}/{path}: {echo(text)} in its name is no class of {request.space.id}"
+            )
+    return tuple(str(numbers[text]) for text in found)
 
 
 def _class_folders(root: Path, shown: str, request: Request) -> list[Path]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from robustboard.errors import CellError
 from robustboard.registry.entries import UNRESOLVED, FilePin, HubData
-from robustboard.runners.sources.parquet import label_values, need_columns
+from robustboard.runners.sources.parquet import group_values, label_values, need_columns
 from robustboard.runners.sources.places import AbsentFile, check_file
 from robustboard.runners.sources.stored import Request, Stored, StoredLabels, row_ids
 
@@ -69,9 +69,13 @@ def read_hub(source: HubData, request: Request) -> Stored:
             _check(pin, source.repo, commit, request, token=token)
         rows = _load(source, commit, token=token, online=online)
     name = f"{source.repo}, split {source.split}"
-    need_columns(name, rows.column_names, source.image_column, source.label_column)
+    need_columns(name, rows.column_names, source.image_column, source.label_column, source.group_column)
     label = source.label_column
     names = getattr(rows.features[label], "names", None)
+    groups = None
+    if source.group_column is not None:
+        column = rows.select_columns([source.group_column])[:][source.group_column]
+        groups = tuple(group_values(column, source.group_column))
     return Stored(
         ids=row_ids(len(rows), request.entry.size),
         labels=StoredLabels(
@@ -80,6 +84,7 @@ def read_hub(source: HubData, request: Request) -> Stored:
         ),
         images=HubImages(rows.select_columns([source.image_column]), source.image_column),
         origin=f"Hub dataset {source.repo} at {commit}, split {source.split}{_endpoint(online=online)}",
+        groups=groups,
     )
 
 

@@ -56,6 +56,16 @@ def class_indices(
     return Labelled(indices, rule)
 
 
+def class_numbers(texts: Iterable[str], entry: DatasetEntry, space: LabelSpace) -> dict[str, int | None]:
+    """The class that each text stands for, by the rules of `class_indices`; None where it is no class."""
+    classes = _Classes(space)
+    found: dict[str, int | None] = {}
+    for text in texts:
+        known = text in entry.label_map or len(classes.candidates(text)) == 1
+        found[text] = classes.index(text, entry, text) if known else None
+    return found
+
+
 def _known(stored: StoredLabels) -> Iterable[LabelValue]:
     return (value for value in stored.values if value is not None)
 

@@ -63,17 +63,21 @@ def read_parquet(source: ParquetData, request: Request) -> Stored:
         except (pa.ArrowException, OSError) as error:
             raise CellError("decode", f"{pin.path}: not a Parquet file that can be read: {error}") from error
     values: list[int | str | None] = []
+    groups: list[str] = []
     for name, file in files:
         schema = file.schema_arrow
-        need_columns(name, schema.names, source.image_column, source.label_column)
+        need_columns(name, schema.names, source.image_column, source.label_column, source.group_column)
         _check_image_type(name, schema, source)
-        values += _labels(name, file, source.label_column)
+        values += label_values(_column(name, file, source.label_column), source.label_column)
+        if source.group_column is not None:
+            groups += group_values(_column(name, file, source.group_column), source.group_column)
     images = ParquetImages(files, source.image_column)
     return Stored(
         ids=row_ids(images.count, request.entry.size),
         labels=StoredLabels(values, class_names(files[0][1].schema_arrow, source.label_column)),
         images=images,
         origin=f"Parquet {', '.join(pin.path for pin in source.files)}",
+        groups=tuple(groups) if source.group_column is not None else None,
     )
 
 
@@ -99,10 +103,23 @@ def label_values(values: list[Any], column: str) -> list[int | str | None]:
     return values
 
 
-def need_columns(name: str, columns: list[str], image_column: str, label_column: str) -> None:
+def group_values(values: list[Any], column: str) -> list[str]:
+    """Groups as text. Raises CellError that names the first that is neither a whole number nor text."""
+    for row, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise CellError(
+                "labels",
+                f"row {row}: expected a whole number or text in {column}, got {type(value).__name__}",
+            )
+    return list(map(str, values))
+
+
+def need_columns(
+    name: str, columns: list[str], image_column: str, label_column: str, group_column: str | None = None
+) -> None:
     """Raise CellError that lists the columns when the entry's are not among them."""
-    for column, kind in ((image_column, DECODE), (label_column, LABELS)):
-        if column not in columns:
+    for column, kind in ((image_column, DECODE), (label_column, LABELS), (group_column, LABELS)):
+        if column is not None and column not in columns:
             shown = ", ".join(columns[:8])
             raise CellError(
                 kind, f"{name}: expected a column {column}, got {shown}{suggestion(column, columns)}"
@@ -121,9 +138,9 @@ def _check_image_type(name: str, schema: pa.Schema, source: ParquetData) -> None
         )
 
 
-def _labels(name: str, file: pq.ParquetFile, column: str) -> list[int | str | None]:
+def _column(name: str, file: pq.ParquetFile, column: str) -> list[Any]:
     try:
-        values = file.read(columns=[column]).column(0).to_pylist()
+        values: list[Any] = file.read(columns=[column]).column(0).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise CellError("decode", f"{name}: column {column} cannot be read: {error}") from error
-    return label_values(values, column)
+    return values

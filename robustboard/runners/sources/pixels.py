@@ -65,11 +65,11 @@ class ArrayImages:
 
     def pixels(self, rows: Sequence[int]) -> Floats:
         """float32 (k, c, h, w) in [0, 1]: stored values divided by the number of levels."""
-        return _floats(self.array[np.asarray(rows, np.int64)], self.levels)
+        return floats(self.array[np.asarray(rows, np.int64)], self.levels)
 
     def digests(self) -> list[bytes]:
         """SHA-256 of each image's size, levels and values."""
-        return [_content_digest(image, self.levels) for image in self.array]
+        return [content_digest(image, self.levels) for image in self.array]
 
 
 class FileImages:
@@ -122,7 +122,7 @@ class FileImages:
             if fixed:
                 for row, image in zip(rows, pixels, strict=True):
                     if row not in errors:
-                        contents[row] = _content_digest(image, 255)
+                        contents[row] = content_digest(image, 255)
         return contents, damaged
 
     def in_memory(self, good: Sequence[int]) -> ArrayImages | None:
@@ -143,9 +143,9 @@ class FileImages:
         """
         wanted, ahead = list(rows), self.ahead
         if ahead is None or ahead[0] != wanted:
-            return _floats(self._checked(wanted), 255)
+            return floats(self._checked(wanted), 255)
         self.ahead = None
-        return _floats(ahead[1].result(), 255)
+        return floats(ahead[1].result(), 255)
 
     def prepare(self, rows: Sequence[int]) -> None:
         """Begin to decode, in the background, what `pixels` will be asked for next."""
@@ -239,19 +239,21 @@ def with_channels(array: Pixels, channels: int, name: Callable[[int], str]) -> P
     return np.ascontiguousarray(array[..., :1])
 
 
-def _content_digest(image: Pixels, levels: int) -> bytes:
+def content_digest(image: Pixels, levels: int) -> bytes:
+    """SHA-256 of an image (h, w, c) of a fixed-size set: its size, levels and values."""
     height, width, channels = image.shape
     head = f"robustboard.pixels/1 {height} {width} {channels} {levels}\n".encode("ascii")
     return hashlib.sha256(head + image.tobytes()).digest()
 
 
-def _floats(values: Pixels, levels: int) -> Floats:
-    floats = np.empty((len(values), values.shape[3], *values.shape[1:3]), np.float32)
-    for image, place in zip(values, floats, strict=True):
+def floats(values: Pixels, levels: int) -> Floats:
+    """uint8 (k, h, w, c) as float32 (k, c, h, w) in [0, 1]."""
+    found = np.empty((len(values), values.shape[3], *values.shape[1:3]), np.float32)
+    for image, place in zip(values, found, strict=True):
         # One at a time, so that the reordered bytes stay in the processor's cache.
         planes = np.ascontiguousarray(image.transpose(2, 0, 1))
         np.divide(planes, np.float32(levels), out=place, dtype=np.float32)
-    return floats
+    return found
 
 
 def _only_damage(error: CellError, *, skip_damaged: bool) -> str:

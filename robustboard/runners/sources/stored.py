@@ -53,6 +53,8 @@ class Stored:
     """uint8 (n, h, w, c) with c 1 or 3, or encoded files."""
     origin: str
     """Where the images came from, on one line."""
+    groups: tuple[str, ...] | None = None
+    """What the source says of each image beside its label, where the entry asks for it."""
     levels: int = 255
     """The stored value that stands for 1.0."""
     names: Callable[[int], str] | None = None
