@@ -88,8 +88,9 @@ class Preprocess(nn.Module):
 class Classifier(nn.Module):
     """A frozen network in eval mode behind its preprocessing.
 
-    `classes` is the width of its output; `facts` says in words what was done to the images of the
-    last call (resize, channels, normalization), for the record of a run.
+    `classes` is the width of its output, `parameter_count` the number of weights that it came with;
+    `facts` says in words what was done to the images of the last call (resize, channels,
+    normalization) and to the network (folded), for the record of a run.
     """
 
     def __init__(self, network: nn.Module, spec: InputSpec, classes: int) -> None:
@@ -100,6 +101,9 @@ class Classifier(nn.Module):
         self.network = network.to(memory_format=torch.channels_last)
         self.classes = classes
         self.facts: dict[str, str] = {}
+        self.parameter_count = sum(parameter.numel() for parameter in network.parameters())
+        self.folded = 0
+        """Normalisations that the layers before them have taken over."""
         self.requires_grad_(requires_grad=False)
         self.eval()
 
@@ -116,6 +120,8 @@ class Classifier(nn.Module):
         """
         inputs = self.preprocess(images)
         self.facts = self.preprocess.facts((images.shape[1], images.shape[2], images.shape[3]))
+        if self.folded:
+            self.facts["folded"] = f"{self.folded} normalisation layer{'s' if self.folded > 1 else ''}"
         logits = _logits(self.network(inputs))
         if logits.ndim != LOGIT_AXES or logits.shape[0] != images.shape[0] or not logits.is_floating_point():
             raise CellError(

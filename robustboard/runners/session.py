@@ -18,10 +18,11 @@ from robustboard.registry.lock import Lock
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.device import prepare
 from robustboard.runners.external import Attacked, handed_in
+from robustboard.runners.folding import fold
 from robustboard.runners.grouping import Grouped
 from robustboard.runners.keys import Cell, Keys
 from robustboard.runners.loaders import load_classifier
-from robustboard.runners.macs import macs, parameters
+from robustboard.runners.macs import macs
 from robustboard.runners.plan import passes
 from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.profiles import RunProfile
@@ -174,17 +175,18 @@ class LoadedModel:
 
     @cached_property
     def classifier(self) -> Classifier:
-        """The network on the device; loaded once, and only when a cell needs it."""
+        """The network on the device, normalisations folded; loaded once, and only when a cell needs it."""
         self.session.reporter.stage(f"{self.entry.id}: network")
         space = self.session.catalog.label_space(self.entry.label_space)
         plugins = self.session.allow_plugins
         classifier = load_classifier(self.entry, space, self.weights, allow_plugins=plugins)
+        fold(classifier)
         return classifier.to(self.session.device)
 
     @cached_property
     def parameters(self) -> int:
-        """Number of weights."""
-        return parameters(self.classifier)
+        """Number of weights, as the file has them."""
+        return self.classifier.parameter_count
 
     @cached_property
     def _macs(self) -> dict[tuple[int, int, int], int | None]:

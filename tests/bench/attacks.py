@@ -81,6 +81,7 @@ def measure(
     task = stuff.task(role, images=case.images, eps=eps, steps=case.steps, queries=case.queries)
     network = stuff.networks[role]
     theirs = replace(task, classifier=network.plain()) if chosen.plain_peers else task
+    task = replace(task, classifier=network.folded)
     sizes = BATCHES[:1] if chosen.quick else BATCHES
     rows = {}
     for one in (own, *others):
@@ -109,7 +110,7 @@ def measure(
 def notes(outcomes: Sequence[report.Outcome], chosen: argparse.Namespace) -> list[str]:
     """What a reader must know beside the numbers."""
     layout = "in PyTorch's own memory layout" if chosen.plain_peers else "laid out as the runner does"
-    lines = [f"Network of the peers: the same weights, {layout}"]
+    lines = [f"Network of the peers: the same weights, {layout}; ours has its normalisations folded as well"]
     if chosen.quick:
         lines.append("A smoke test: sizes are far too small for times to mean anything")
     stand_ins = sorted({outcome.network for outcome in outcomes} - set(material.MODELS.values()))

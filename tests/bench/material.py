@@ -16,6 +16,7 @@ from robustboard.errors import UserError
 from robustboard.registry.catalog import Catalog, load_catalog
 from robustboard.registry.entries import ModelEntry
 from robustboard.registry.lock import read_lock
+from robustboard.runners.folding import fold
 from robustboard.runners.loaders import load_classifier
 from robustboard.runners.record import Subset
 from robustboard.runners.samples import Samples, choose_subset, load_samples
@@ -40,6 +41,8 @@ class Network:
     name: str
     classifier: nn.Module
     """As the runner lays it out."""
+    folded: nn.Module
+    """As the runner uses it: normalisations folded."""
     classes: int
 
     def plain(self) -> nn.Module:
@@ -95,7 +98,9 @@ def load(workspace: Workspace, *, quick: bool, progress: Callable[[str], None]) 
         if weights is None:
             raise UserError(f"there are no weights of {entry.id}")
         classifier = load_classifier(entry, space, weights)
-        networks[role] = Network(entry.id, classifier, len(space.classes))
+        folded = deepcopy(classifier)
+        fold(folded)
+        networks[role] = Network(entry.id, classifier, folded, len(space.classes))
     spec = entry_of(catalog, "standard", quick=quick).input
     samples = load_samples(dataset, space, workspace=workspace, lock=lock, input=spec)
     return Material(networks, samples)

@@ -172,7 +172,8 @@ def test_autoattack_of_ours_breaks_what_pgd_breaks(digits: Task) -> None:
 
 
 def test_plain_networks_answer_the_same(digits: Task) -> None:
-    network = material.Network("net", deepcopy(digits.classifier).to(memory_format=torch.channels_last), 10)
+    laid_out = deepcopy(digits.classifier).to(memory_format=torch.channels_last)
+    network = material.Network("net", laid_out, laid_out, 10)
     plain = network.plain()
 
     assert all(value.is_contiguous() for value in plain.parameters())
