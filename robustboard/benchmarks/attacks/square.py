@@ -190,7 +190,7 @@ def square(
 
     An image leaves as soon as it is misclassified. The attack uses no gradient: nothing is blind.
     Several tries may share a pass through the network, and void ones pass again: the answer is that
-    of one try after the other.
+    of one try after the other. Models that do not answer the same twice get one try a pass.
     """
     found = images.clone()
     left = torch.arange(len(images), device=images.device)
@@ -220,13 +220,13 @@ def _proposals(standing: _Standing, owners: Tensor, iterations: Tensor, norm: No
 
 
 def _look_ahead(
-    model: Model, standing: _Standing, depth: int, parameters: AttackParameters
+    model: Model, standing: _Standing, depth: int, parameters: AttackParameters, *, skip: bool
 ) -> tuple[Tensor, Tensor]:
     """Try the next `depth` proposals of each image in one pass, and take the first that is a success.
 
     All are made from the image's current point, as if those before had failed: what comes after the
     first success is void and will be made anew. So the search is the same at every depth. Proposals
-    that change no pixel fail without a pass.
+    that change no pixel fail without a pass where `skip` is set.
 
     Returns:
         (n,) whether the image is now misclassified, and (n,) how many iterations were used up.
@@ -235,7 +235,7 @@ def _look_ahead(
     ahead = standing.at.unsqueeze(1) + torch.arange(depth, device=standing.at.device)
     owners, offsets = torch.nonzero(ahead < last, as_tuple=True)
     proposals = _proposals(standing, owners, ahead[owners, offsets], parameters.norm, parameters.eps)
-    changed = (proposals != standing.current[owners]).flatten(1).any(1)
+    changed = (proposals != standing.current[owners]).flatten(1).any(1) | (not skip)
     used = (last - standing.at).clamp_max(depth)
     fooled = torch.zeros_like(standing.at, dtype=torch.bool)
     if not bool(changed.any()):
@@ -264,6 +264,8 @@ def _search(
     norm, device = parameters.norm, images.device
     found = project(_start(images, generators, parameters), images, norm, parameters.eps)
     logits = model.logits(found)
+    # A random model answers each try anew, and its draws may depend on the rows of a pass.
+    steady = torch.equal(model.logits(found[:GRAIN]), logits[:GRAIN])
     broken = logits.argmax(1) != labels
     count = images.shape[1] + (2 if norm == "linf" else 5)
     left = torch.nonzero(~broken).squeeze(1)
@@ -283,8 +285,8 @@ def _search(
     pace = Pace(GRAIN // max(1, len(left)))
     while len(standing.rows):
         started = time.perf_counter()
-        most = max(1, min(BLOCK, MOST_BATCHES * model.rows // len(standing.rows)))
-        fooled, used = _look_ahead(model, standing, min(pace.depth, most), parameters)
+        most = max(1, min(BLOCK, MOST_BATCHES * model.rows // len(standing.rows))) if steady else 1
+        fooled, used = _look_ahead(model, standing, min(pace.depth, most), parameters, skip=steady)
         standing.advance(used)
         pace.note(int(used.sum()), time.perf_counter() - started)
         leaving = fooled | (standing.at >= parameters.queries - 1)
