@@ -176,10 +176,10 @@ def _draw(seed: int, purpose: str, number: int) -> bytes:
     return hashlib.sha256(f"robustboard.subset/1 {seed} {purpose} {number}".encode("ascii")).digest()
 
 
-def samples_of(rows: Rows, spec: InputSpec, *, skip_damaged: bool) -> Samples:
+def samples_of(rows: Rows, spec: InputSpec, *, skip_damaged: bool, cached: bool = True) -> Samples:
     """The rows of a source as a model with this input takes them. Raises CellError."""
     stored, request, entry = rows.stored, rows.request, rows.request.entry
-    images, digests, damaged = _images(stored, request, spec, skip_damaged=skip_damaged)
+    images, digests, damaged = _images(stored, request, spec, skip_damaged=skip_damaged, cached=cached)
     good = [row for row in range(len(stored.ids)) if row not in damaged]
     if not good:
         raise CellError("decode", f"no image can be decoded; the first: {damaged[0]}")
@@ -207,7 +207,7 @@ def samples_of(rows: Rows, spec: InputSpec, *, skip_damaged: bool) -> Samples:
 
 
 def _images(
-    stored: Stored, request: Request, spec: InputSpec, *, skip_damaged: bool
+    stored: Stored, request: Request, spec: InputSpec, *, skip_damaged: bool, cached: bool
 ) -> tuple[Images, Mapping[int, bytes], dict[int, str]]:
     """Images, the digest of each good row's content, and the damaged rows with their reasons."""
     count = len(stored.ids)
@@ -216,7 +216,9 @@ def _images(
     if isinstance(stored.images, np.ndarray):
         array = ArrayImages(with_channels(stored.images, entry.channels, stored.name), stored.levels)
     else:
-        files = FileImages(stored.images, stored.name, view_of(entry, spec), cache_of(workspace))
+        files = FileImages(
+            stored.images, stored.name, view_of(entry, spec), cache_of(workspace) if cached else None
+        )
         contents, damaged = files.examine(count, skip_damaged=skip_damaged)
         held = files.in_memory(list(contents)) if entry.native_size is not None else None
         return held or files, contents, damaged
