@@ -21,6 +21,7 @@ from robustboard.workspace import Workspace
 if TYPE_CHECKING:
     from robustboard.leaderboard.board import Board
     from robustboard.leaderboard.entries import BoardEntry
+    from robustboard.leaderboard.fits import FitEntry
     from robustboard.runners.keys import Cell
     from robustboard.runners.predictions import PredictionTable
     from robustboard.runners.profiles import RunProfile
@@ -44,6 +45,13 @@ class Content:
         from robustboard.leaderboard.entries import load_boards  # noqa: PLC0415 - most commands need none
 
         return load_boards(self.workspace, self.catalog, self.benchmarks)
+
+    def fits(self) -> Mapping[str, FitEntry]:
+        """Published lines of accuracy under a shift, references checked."""
+        from robustboard.leaderboard.fits import load_fits  # noqa: PLC0415 - most commands need none
+        from robustboard.registry.reported import load_reported  # noqa: PLC0415 - most commands need none
+
+        return load_fits(self.workspace, self.catalog, load_reported(self.workspace))
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,13 +286,16 @@ def verify(content: Content, *, as_json: bool) -> int:
 
 def _measured(content: Content, folders: Sequence[Path]) -> tuple[dict[Cell, Result], dict[str, Board]]:
     from robustboard.leaderboard.board import build_board  # noqa: PLC0415 - imports pandas
-    from robustboard.leaderboard.cells import Measured  # noqa: PLC0415 - imports pandas
+    from robustboard.leaderboard.cells import Measured  # noqa: PLC0415 - only here
     from robustboard.leaderboard.results import read_results  # noqa: PLC0415 - only here
     from robustboard.runners.failures import read_failures  # noqa: PLC0415 - only here
 
     results, failures = read_results(folders), read_failures(content.workspace)
     measured = Measured.of(results, content.catalog, content.benchmarks, failures)
-    boards = {name: build_board(entry, content.catalog, measured) for name, entry in content.boards().items()}
+    fits = content.fits()
+    boards = {
+        name: build_board(entry, content.catalog, measured, fits) for name, entry in content.boards().items()
+    }
     return results, boards
 
 

@@ -128,10 +128,10 @@ def fit_line(
     x, y = logit(clean, n), logit(shifted, n if shifted_n is None else shifted_n)
     if x.shape != y.shape or x.ndim != 1 or len(x) < MIN_MODELS:
         raise ValueError(f"expected at least {MIN_MODELS} pairs of accuracies, got {x.shape} and {y.shape}")
+    if np.ptp(x) == 0:
+        raise ValueError("expected clean accuracies that differ")
     dx, dy = x - x.mean(), y - y.mean()
     spread = float(dx @ dx)
-    if spread == 0:
-        raise ValueError("expected clean accuracies that differ")
     slope = float(dx @ dy) / spread
     vertical = float(dy @ dy)
     r = float(dx @ dy) / np.sqrt(spread * vertical) if vertical > 0 else 0.0

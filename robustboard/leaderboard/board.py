@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
 from robustboard.benchmarks.metrics import METRICS
 from robustboard.leaderboard.cells import CellView, Measured, cell_text
+from robustboard.leaderboard.derived import NAMES, Derived, derive
 from robustboard.leaderboard.entries import BoardEntry, Column
+from robustboard.leaderboard.fits import FitEntry
 from robustboard.leaderboard.statistics import Direction, rank_ranges
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.keys import Cell
@@ -51,6 +53,8 @@ class Board:
     """Ranked ones first, best first; then the others by value, those without a value last."""
     waiting: tuple[str, ...]
     """Ids of models of the label space that no one has measured yet."""
+    derived: Mapping[str, Derived] = field(default_factory=dict)
+    """Derived columns by id, with the accuracies and the line behind each."""
 
     @property
     def order_index(self) -> int:
@@ -114,18 +118,22 @@ def rank_text(ranks: tuple[int, int] | None) -> str:
     return str(best) if best == worst else f"{best}-{worst}"
 
 
-def build_board(entry: BoardEntry, catalog: Catalog, measured: Measured) -> Board:
+def build_board(
+    entry: BoardEntry, catalog: Catalog, measured: Measured, fits: Mapping[str, FitEntry] | None = None
+) -> Board:
     """The board's rows: every model of its label space that has a result or a failure in it.
 
     Raises StoreError when a result lacks a score that a column names.
     """
     seen = {cell.model for cell in (*measured.results, *measured.failures)}
     rows, waiting = [], []
-    for model in catalog.models.values():
-        if model.label_space != entry.label_space:
-            continue
+    models = [model for model in catalog.models.values() if model.label_space == entry.label_space]
+    derived = {c.id: derive(c, models, catalog, measured, fits or {}) for c in entry.columns if c.derive}
+    for model in models:
         cells = tuple(
-            measured.view(Cell(model.id, column.benchmark, column.dataset), column.score)
+            derived[column.id].cells[model.id]
+            if column.derive
+            else measured.view(Cell(model.id, column.benchmark, column.dataset), column.score)
             for column in entry.columns
         )
         if all(cell.status == "not run" for cell in cells):
@@ -142,16 +150,27 @@ def build_board(entry: BoardEntry, catalog: Catalog, measured: Measured) -> Boar
         _direction(column, [r.cells[i] for r in rows]) for i, column in enumerate(entry.columns)
     )
     order = entry.columns.index(entry.order_column)
-    return Board(entry, directions, tuple(_ordered(rows, order, directions[order])), tuple(sorted(waiting)))
+    return Board(
+        entry, directions, tuple(_ordered(rows, order, directions[order])), tuple(sorted(waiting)), derived
+    )
 
 
 def _why_unranked(entry: BoardEntry, cells: Sequence[CellView]) -> str | None:
-    """What keeps a row from being ranked: any cell that is not ok."""
-    faults = [f"{c.title}: {v.status}" for c, v in zip(entry.columns, cells, strict=True) if v.status != "ok"]
+    """What keeps a row from being ranked: any measured cell that is not ok, or the one that orders.
+
+    Derived cells repeat measured ones and may not apply, as relative robustness to a model without base.
+    """
+    faults = [
+        f"{c.title}: {v.status}"
+        for c, v in zip(entry.columns, cells, strict=True)
+        if v.status != "ok" and (c.derive is None or c.id == entry.order)
+    ]
     return "; ".join(faults) or None
 
 
 def _direction(column: Column, cells: Iterable[CellView]) -> Direction:
+    if column.derive is not None:
+        return METRICS[NAMES[column.derive]].direction
     if column.score is not None:
         return METRICS[column.score.partition("@")[0]].direction
     found = (cell.score.direction for cell in cells if cell.score is not None)

@@ -20,6 +20,10 @@ CellStatus = Literal["ok", "partial", "outdated", "undefined", "failed", "not ru
 STATUSES: tuple[CellStatus, ...] = get_args(CellStatus)
 
 
+IN_PERCENT = frozenset({"share", "difference"})
+"""Units that pages and tables show times 100."""
+
+
 @dataclass(frozen=True, slots=True)
 class CellView:
     """One cell of a board."""
@@ -65,8 +69,16 @@ def margin_text(cell: CellView) -> str:
     """`±0.4` in percent for shares, never rounded to nothing; empty where there is no interval."""
     if cell.margin is None or cell.score is None:
         return ""
-    scaled = cell.margin * (100 if cell.score.unit == "share" else 1)
+    scaled = cell.margin * (100 if cell.score.unit in IN_PERCENT else 1)
     return f"±{max(scaled, 0.1):.1f}" if scaled > 0 else "±0.0"
+
+
+def points_text(difference: float, digits: int = 1, *, signed: bool = False) -> str:
+    """`5.6 pp` for 0.056, in percentage points; with a plus above 0 where signed, and 0 without a sign."""
+    text = f"{difference * 100:.{digits}f}"
+    if float(text) == 0:
+        text = f"{0:.{digits}f}"
+    return f"{'+' if signed and float(text) > 0 else ''}{text} pp"
 
 
 def cell_text(cell: CellView) -> str:
@@ -74,7 +86,10 @@ def cell_text(cell: CellView) -> str:
     score = cell.score
     if score is None or score.value is None:
         return cell.status
-    value = f"{score.value * 100:.1f}" if score.unit == "share" else f"{score.value:.3f}"
+    if score.unit == "difference":
+        value = points_text(score.value, signed=score.direction == "higher")
+    else:
+        value = f"{score.value * 100:.1f}" if score.unit in IN_PERCENT else f"{score.value:.3f}"
     text = f"{value} {margin_text(cell)}".rstrip()
     return text if cell.status == "ok" else f"{text} ({cell.status})"
 

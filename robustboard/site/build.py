@@ -14,6 +14,7 @@ from robustboard.errors import UserError, WorkspaceError
 from robustboard.leaderboard.board import build_board
 from robustboard.leaderboard.cells import Measured
 from robustboard.leaderboard.entries import load_boards
+from robustboard.leaderboard.fits import load_fits
 from robustboard.leaderboard.results import read_results
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.reported import load_reported
@@ -55,9 +56,10 @@ def site_input(
     lack a score that a board names.
     """
     reported = load_reported(workspace)
-    entries = load_boards(workspace, catalog, benchmarks, reported)
+    fits = load_fits(workspace, catalog, reported)
+    entries = load_boards(workspace, catalog, benchmarks, reported, fits)
     measured = Measured.of(read_results(results), catalog, benchmarks, read_failures(workspace))
-    boards = {name: build_board(entry, catalog, measured) for name, entry in entries.items()}
+    boards = {name: build_board(entry, catalog, measured, fits) for name, entry in entries.items()}
     return SiteInput(catalog, benchmarks, boards, measured, reported, robustboard.__version__)
 
 

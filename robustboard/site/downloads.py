@@ -27,7 +27,7 @@ COLUMNS: Mapping[str, str] = {
     "value": "in the unit of the row; shares run from 0 to 1; empty where there is none",
     "low": "lower end of the 95 % interval",
     "high": "upper end of the 95 % interval",
-    "unit": "share, count or ratio",
+    "unit": "share, count, ratio, difference of shares, or percent",
     "direction": "higher or lower is better, or none",
     "n": "number of images",
     "correct": "integer count behind a share, where there is one",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from robustboard.leaderboard.cells import IN_PERCENT, points_text
 from robustboard.runners.record import Score
 
 NBSP = "\u00a0"
 EN_DASH = "\u2013"
+MINUS = "\u2212"
 PREFIXES = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 MINUTE = 60
 
@@ -24,12 +26,19 @@ def percent(share: float, digits: int = 1) -> str:
     return text
 
 
+def points(difference: float, digits: int = 1, *, signed: bool = False) -> str:
+    """`+5.6 pp` for 0.056, in percentage points; a plus only where signed."""
+    return points_text(difference, digits, signed=signed).replace("-", MINUS).replace(" ", NBSP)
+
+
 def value(score: Score, digits: int = 1) -> str:
-    """A score's value: percent for shares, plain otherwise; the word undefined where it has none."""
+    """A score's value: percent for shares, points for differences, plain otherwise; or `undefined`."""
     if score.value is None:
         return "undefined"
     if score.unit == "share":
         return percent(score.value, digits)
+    if score.unit == "difference":
+        return points(score.value, digits, signed=score.direction == "higher")
     return f"{score.value:.{digits + 2}f}" if score.unit == "ratio" else f"{score.value:,.0f}"
 
 
@@ -37,8 +46,9 @@ def bounds(score: Score, digits: int = 2) -> str:
     """`75.72 to 76.48`, or a word where there is no interval."""
     if score.low is None or score.high is None:
         return "none"
-    scale = 100 if score.unit == "share" else 1
-    return f"{score.low * scale:.{digits}f} to {score.high * scale:.{digits}f}"
+    scale = 100 if score.unit in IN_PERCENT else 1
+    ends = (f"{end * scale:.{digits}f}".replace("-", MINUS) for end in (score.low, score.high))
+    return " to ".join(ends)
 
 
 def whole(number: int) -> str:

@@ -65,6 +65,8 @@ def test_too_few_models_or_equal_ones_give_no_line() -> None:
         fit_line([0.5, 0.6], [0.4, 0.5])
     with pytest.raises(ValueError, match="that differ"):
         fit_line([0.5, 0.5, 0.5], [0.4, 0.5, 0.6])
+    with pytest.raises(ValueError, match="that differ"):
+        fit_line([2 / 3] * 3, [0.4, 0.5, 0.6])  # whose mean is not exactly one of them
 
 
 def test_relative_robustness_is_the_gain_over_the_base() -> None:
