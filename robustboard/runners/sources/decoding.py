@@ -98,6 +98,8 @@ def decode(data: bytes, name: str, channels: int, decoding: Decoding = USUAL) ->
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             _check_size_and_frames(image, name)
             image.load()
+            if decoding.alpha == "dropped":
+                image.info.pop("transparency", None)
             _mend_clear_colour(image, data, name)
             upright = _upright(image) if decoding.orientation == "applied" else image
             flat = _flat(upright, name, alpha=decoding.alpha)
@@ -158,8 +160,6 @@ def _upright(image: Image.Image) -> Image.Image:
 
 def _flat(image: Image.Image, name: str, alpha: str) -> Image.Image:
     """Mode L for grey files, RGB for all others."""
-    if alpha == "dropped":
-        image.info.pop("transparency", None)
     if image.mode.startswith("I"):
         return _upper_bits(image)
     if "transparency" in image.info or image.mode in ("LA", "PA", "RGBA", "La", "RGBa"):

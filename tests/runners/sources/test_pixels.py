@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import io
 import struct
+import time
 from importlib import resources
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from PIL import Image, ImageFile
 from robustboard.errors import CellError
 from robustboard.registry.entries import DatasetEntry
 from robustboard.runners.samples import Samples
+from robustboard.runners.sources.fitting import View
+from robustboard.runners.sources.pixels import FileImages
 from robustboard.workspace import Workspace
 from tests.runners.sources.lab import Grey, Lab, as_folder, as_npz, as_parquet, encode, noise
 
@@ -209,3 +213,83 @@ def test_policies_are_recorded(tmp_path: Path) -> None:
     assert facts["damaged images"] == "an error"
     assert facts["channels"] == "3, grey files repeated"
     assert facts["source"] == "Parquet set.parquet"
+
+
+# Working ahead
+
+
+@pytest.fixture
+def ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Samples:
+    """Thirty files, and no cache that could answer in place of the thread that works ahead."""
+    monkeypatch.setenv("ROBUSTBOARD_CACHE_GB", "0")
+    files = [encode(image) for image in noise(30, size=21)]
+    return load(tmp_path, Lab.entry(as_parquet(tmp_path, files, [0] * 30), 30))
+
+
+def test_what_was_prepared_is_what_is_given(ahead: Samples) -> None:
+    expected = ahead.pixels(range(30))
+    for start in range(0, 30, 10):
+        ahead.prepare(range(start, start + 10))
+        ahead.prepare(range(start, start + 10))
+        assert np.array_equal(ahead.pixels(range(start, start + 10)), expected[start : start + 10])
+
+    ahead.prepare([3, 1])
+    assert np.array_equal(ahead.pixels([1, 3]), expected[[1, 3]]), "another order is another wish"
+    assert np.array_equal(ahead.pixels([3, 1]), expected[[3, 1]])
+    ahead.prepare([5])
+    ahead.prepare([6])
+    assert np.array_equal(ahead.pixels([5]), expected[[5]])
+    assert np.array_equal(ahead.pixels([6]), expected[[6]])
+
+
+def test_files_are_decoded_while_the_caller_does_something_else(
+    ahead: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller holds everything up until the decoder has run; without a thread that is for ever."""
+    decoded = Event()
+    of = View.of
+
+    def noted(self: View, data: bytes, name: str) -> Any:
+        decoded.set()
+        return of(self, data, name)
+
+    monkeypatch.setattr(View, "of", noted)
+    ahead.prepare(range(10))
+    assert decoded.wait(timeout=20)
+    ahead.pixels(range(10))
+
+
+def test_a_damaged_image_found_ahead_is_told_when_it_is_asked_for(tmp_path: Path) -> None:
+    """B008: the same message as without working ahead."""
+    files = [encode(image) for image in noise(10)]
+    files[7] = files[7][: len(files[7]) // 2]
+    samples = load(tmp_path, Lab.entry(as_parquet(tmp_path, files, range(10)), 10))
+    samples.prepare(range(10))
+    with pytest.raises(CellError, match="row 7: damaged image"):
+        samples.pixels(range(10))
+    samples.prepare(range(6))
+    assert samples.pixels(range(6)).shape == (6, 3, 8, 8)
+
+
+class OnePlace:
+    """A source that remembers where it is, as a Parquet file does, and is slow to read."""
+
+    def __init__(self, files: list[bytes]) -> None:
+        self.files = files
+        self.row = 0
+
+    def read(self, row: int) -> bytes:
+        self.row = row
+        time.sleep(0.002)
+        return self.files[self.row]
+
+
+def test_two_threads_never_move_a_source_under_each_other() -> None:
+    files = [encode(np.full((8, 8, 3), row, np.uint8)) for row in range(40)]
+    images = FileImages(OnePlace(files), str, View(3, 8, None))
+    images.examine(40, skip_damaged=False)
+    images.prepare(range(39, -1, -1))
+    expected = np.arange(40, dtype=np.float32) / np.float32(255)
+
+    assert np.array_equal(images.pixels(range(40))[:, 0, 0, 0], expected)
+    assert np.array_equal(images.pixels(range(39, -1, -1))[:, 0, 0, 0], expected[::-1])
