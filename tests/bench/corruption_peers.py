@@ -88,11 +88,17 @@ class Drawn:
         return next(self.steps)
 
 
-class Singles(np.random.Generator):
-    """A generator whose uniform draws are float32, as ours."""
+class Impulses(np.random.Generator):
+    """What scikit-image asks for salt and pepper: first which values, then, from bytes as ours, which way."""
 
-    def random(self, size: Any = None, dtype: Any = np.float32, out: Any = None) -> Any:
-        return super().random(size, dtype=dtype, out=out)
+    asked = 0
+
+    def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        del dtype, out
+        self.asked += 1
+        if self.asked == 1:
+            return super().random(size, dtype=np.float32)
+        return (self.integers(0, 256, size, dtype=np.uint8) + 0.5) / 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ class Peer:
         from skimage import color, util
 
         names = vars(self.module)
-        noise = partial(util.random_noise, rng=Singles(generator.bit_generator))
+        noise = partial(util.random_noise, rng=Impulses(generator.bit_generator))
         kept: dict[str, Any] = {name: names[name] for name in LENT if name in names}
         numpy = _numpy()
         numpy.random = Drawn(generator, pairs)  # type: ignore[attr-defined]  # a copy of the module

@@ -178,7 +178,7 @@ def verdict(own: float, sums: dict[str, float]) -> list[str]:
     count = len(SEVERITIES)
     times = f"{count * own:.0f} ms; {fastest}, the fastest peer, {count * sums[fastest]:.0f} ms"
     return [
-        f"- All these of the 15 corruptions at {count} severities of one image: {times}",
+        f"- The corruptions of mCE below at all {count} severities of one image: {times}",
         f"- Ratio to the fastest peer: {ratio:.1f} (wanted {TARGET:g}, hoped for {AIM:g}: {judged})",
     ]
 

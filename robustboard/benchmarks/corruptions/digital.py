@@ -152,12 +152,13 @@ def _saturate(image: Pixels, factor: float, shift: float) -> Pixels:
             value, spread = np.float64(most), np.float64(most) - np.float64(least)
             saturation = spread / value if most > 0 else 0.0
             wanted = min(max(saturation * factor + shift, 0.0), 1.0)
+            # What channels lack of the value grows as the saturation; the hue of grey counts as red.
+            growth = value * wanted / spread if spread > 0 else 0.0
             for channel in range(3):
-                if spread > 0:
-                    part = (value - image[row, column, channel]) / spread
-                else:  # the hue of grey counts as red
-                    part = 0.0 if channel == 0 else 1.0
-                out[row, column, channel] = np.uint8(value * (1 - wanted * part) + TOLERANCE)
+                lacking = growth * (value - image[row, column, channel])
+                if spread == 0 and channel > 0:
+                    lacking = value * wanted
+                out[row, column, channel] = np.uint8(value - lacking + TOLERANCE)
     return out
 
 

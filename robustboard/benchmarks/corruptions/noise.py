@@ -12,6 +12,7 @@ from robustboard.benchmarks.corruptions.compiled import compiled
 from robustboard.benchmarks.corruptions.setting import Doubles, Floats, Pixels, Setting
 
 LEVELS = 256
+HALF = LEVELS // 2
 RANGE = 2**32
 """Of the draws of shot noise."""
 GUIDE_SHIFT = 24
@@ -45,12 +46,12 @@ def speckle_noise(image: Pixels, setting: Setting, generator: np.random.Generato
 
 
 @compiled
-def _replace(image: Pixels, chosen: Floats, side: Floats, share: float) -> Pixels:
+def _replace(image: Pixels, chosen: Floats, side: Pixels, share: float) -> Pixels:
     out = np.empty_like(image)
     source, target = image.ravel(), out.ravel()
     hits, sides, limit = chosen.ravel(), side.ravel(), np.float32(share)
     for index in range(source.size):
-        extreme = np.uint8(255) if sides[index] <= np.float32(0.5) else np.uint8(0)
+        extreme = np.uint8(255) if sides[index] < HALF else np.uint8(0)
         target[index] = extreme if hits[index] <= limit else source[index]
     return out
 
@@ -58,11 +59,12 @@ def _replace(image: Pixels, chosen: Floats, side: Floats, share: float) -> Pixel
 def impulse_noise(image: Pixels, setting: Setting, generator: np.random.Generator) -> Pixels:
     """A share of the values turns 0 or 255, each with probability 1/2.
 
-    Draws: float32 uniform, one a value for whether, then one a value for which. Equal to the original.
+    Draws: float32 uniform, one a value for whether, then uint8, one a value for which; a lower half is white.
+    Equal to the original.
     """
     (share,) = setting.values
     chosen = generator.random(image.shape, dtype=np.float32)
-    side = generator.random(image.shape, dtype=np.float32)
+    side = generator.integers(0, LEVELS, image.shape, dtype=np.uint8)
     return _replace(image, chosen, side, share)
 
 

@@ -23,17 +23,22 @@ MUD_EDGE = 0.8
 
 @compiled
 def _brighten(image: Pixels, shift: float) -> Pixels:
+    # At fixed hue and saturation all channels grow by the same factor; black turns grey.
+    factors = np.empty(256)
+    for value in range(1, 256):
+        factors[value] = min(value + shift, 255.0) / value
+    black = np.uint8(min(shift + TOLERANCE, 255.0))
     out = np.empty_like(image)
     for row in range(image.shape[0]):
         for column in range(image.shape[1]):
-            value = 0.0
+            value = 0
             for channel in range(image.shape[2]):
-                value = max(value, np.float64(image[row, column, channel]))
-            wanted = min(value + shift, 255.0)
+                value = max(value, image[row, column, channel])
             for channel in range(image.shape[2]):
-                # At fixed hue and saturation all channels grow by the same factor; black turns grey.
-                share = image[row, column, channel] / value if value > 0 else 1.0
-                out[row, column, channel] = np.uint8(share * wanted + TOLERANCE)
+                level = black
+                if value > 0:
+                    level = np.uint8(image[row, column, channel] * factors[value] + TOLERANCE)
+                out[row, column, channel] = level
     return out
 
 
