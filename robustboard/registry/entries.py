@@ -217,8 +217,9 @@ class FolderData(Frozen):
     group_from: Line | None = None
     """How file names without their ending tell an image's group, `{label}#-{class}#` for cat1-dog3.png.
 
-    Braces stand for letters, # for digits. `{label}` must be the folder's name. `{group}` is any
-    text; `{class}` stands there instead where the group is a class too, and is kept as its number."""
+    # stands for digits. `{label}`, of letters, must be the folder's name. `{group}` is of letters and
+    digits; `{class}`, of letters, stands there instead where the group is a class too, and is kept as
+    its number."""
 
     @model_validator(mode="after")
     def _check(self) -> FolderData:

@@ -74,7 +74,9 @@ def load(lab: Lab, made: DatasetEntry, beside: Samples, severity: int = 3, **opt
 
 def severe(count: int = 10) -> Bytes:
     """B018's array: the pixel value is ten times the severity."""
-    return np.repeat(np.arange(10, 60, 10, dtype=np.uint8), count)[:, None, None] * np.ones((1, 4, 4), np.uint8)
+    return np.repeat(np.arange(10, 60, 10, dtype=np.uint8), count)[:, None, None] * np.ones(
+        (1, 4, 4), np.uint8
+    )
 
 
 @pytest.mark.parametrize("repeats", [1, 5])
@@ -148,7 +150,9 @@ def test_folders_of_files_are_matched_by_path_and_not_resized(lab: Lab) -> None:
     assert np.array_equal(larger.pixels([0])[0], wanted.transpose(2, 0, 1) / np.float32(255))
     assert absent_parts(made, lab.workspace) == (("snow", 1), ("frost", 1), ("frost", 2))
     (lab.data / "set-c/snow/2/dog/1.png").rename(lab.data / "set-c/snow/2/dog/7.png")
-    with pytest.raises(CellError, match=r"image 1 is 'dog/7.png' here, but 'dog/1.png' in the clean set tiny"):
+    with pytest.raises(
+        CellError, match=r"image 1 is 'dog/7.png' here, but 'dog/1.png' in the clean set tiny"
+    ):
         load(lab, made, beside, 2, **options)
     assert found.facts["source"] == "folder set-c/snow/2"
 

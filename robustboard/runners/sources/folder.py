@@ -17,6 +17,9 @@ from robustboard.runners.sources.stored import Request, Stored, StoredLabels
 SPLITS = frozenset({"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval"})
 """Folder names that hold splits, not classes."""
 
+PLACEHOLDERS = {"label": "A-Za-z_ ", "class": "A-Za-z_ ", "group": "A-Za-z0-9_ "}
+"""What may stand for a placeholder of `group_from` in a file's name."""
+
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 """What marks a file beside the class folders as an image without a label; others are read-me files."""
 
@@ -86,8 +89,8 @@ def _groups(source: FolderData, paths: list[str], request: Request) -> tuple[str
     """What file names tell of each image, by the entry's pattern. Raises CellError that names the file."""
     pattern = source.group_from or ""
     rule = re.escape(pattern).replace("\\#", "[0-9]+")
-    for name in ("label", "group", "class"):
-        rule = rule.replace(re.escape(f"{{{name}}}"), f"(?P<{name}>[A-Za-z_ ]+)")
+    for name, characters in PLACEHOLDERS.items():
+        rule = rule.replace(re.escape(f"{{{name}}}"), f"(?P<{name}>[{characters}]+)")
     found = []
     for path in paths:
         folder, file = path.split("/")
