@@ -158,7 +158,14 @@ def _check(
     entry = content.catalog.dataset(dataset)
     spec = _input(content, entry, model_id)
     space = content.catalog.label_space(entry.label_space)
-    samples = load_samples(entry, space, workspace=content.workspace, lock=content.lock, input=spec)
+    samples = load_samples(
+        entry,
+        space,
+        workspace=content.workspace,
+        lock=content.lock,
+        input=spec,
+        catalog=content.catalog,
+    )
     try:
         found = read_set(file, str(file), samples, entry, norm=norm, budget=budget)
     except CellError as error:

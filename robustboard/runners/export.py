@@ -167,7 +167,7 @@ class _Export:
                 measure(
                     procedure,
                     setting,
-                    classifier=job.model.classifier,
+                    classifier=job.network,
                     classes=job.classes,
                     images=job.samples.pixels(part),
                     labels=job.samples.labels[part.start : part.stop].copy(),
