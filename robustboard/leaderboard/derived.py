@@ -161,6 +161,8 @@ class Derived:
     fit: ColumnFit | None = None
     reason: str | None = None
     """Why there is no line, where effective robustness needs one."""
+    clean: str | None = None
+    """The dataset of the clean accuracies."""
 
 
 def derive(
@@ -199,7 +201,7 @@ def derive(
     for name, view in shifted.items():
         function = partial(effective, line=fit.line, resampled=fit.resampled) if fit else drop
         cells[name] = _cell(column, view, clean[name], faults[name] or reason, function)
-    return Derived(cells, points, fit, reason)
+    return Derived(cells, points, fit, reason, dataset)
 
 
 def _against_base(column: Column, model: ModelEntry, shifted: Mapping[str, CellView]) -> CellView:

@@ -50,6 +50,8 @@ class FittedOn(Frozen):
     shifted: Line
     """As the source spells the dataset."""
     clean: Line
+    table: Line | None = None
+    """The source's table, or group of models, that was fitted; absent: all of them."""
 
 
 class FitEntry(Frozen):
@@ -117,20 +119,31 @@ def _references(
         name = getattr(entry, field)
         if name is not None and name not in catalog.datasets:
             yield found.problem((field,), unknown("dataset", name, catalog.datasets))
-    if entry.fitted_on is None:
+    if entry.fitted_on is not None:
+        yield from _names_of_source(found, entry.fitted_on, reported)
+
+
+def _names_of_source(
+    found: Found[FitEntry], on: FittedOn, reported: Mapping[str, Reported]
+) -> Iterator[Problem]:
+    """Names that the source of a fit does not know."""
+    if on.source not in reported:
+        yield found.problem(
+            ("fitted_on", "source"), unknown("source in registry/reported", on.source, reported)
+        )
         return
-    if entry.fitted_on.source not in reported:
-        message = unknown("source in registry/reported", entry.fitted_on.source, reported)
-        yield found.problem(("fitted_on", "source"), message)
-        return
-    scores = reported[entry.fitted_on.source].scores
+    scores = reported[on.source].scores
     datasets, models = {score.dataset for score in scores}, {score.model for score in scores}
-    for field in ("shifted", "clean"):
-        name = getattr(entry.fitted_on, field)
-        if name not in datasets:
-            message = unknown(f"dataset of {entry.fitted_on.source}", name, datasets)
+    tables = {score.table for score in scores if score.table is not None}
+    for field, name, known in (
+        ("shifted", on.shifted, datasets),
+        ("clean", on.clean, datasets),
+        ("table", on.table, tables),
+    ):
+        if name is not None and name not in known:
+            message = unknown(f"{'table' if field == 'table' else 'dataset'} of {on.source}", name, known)
             yield found.problem(("fitted_on", field), message)
-    for place, name in enumerate(entry.excluded):
+    for place, name in enumerate(found.entry.excluded):
         if name not in models:
-            message = f"expected a model of {entry.fitted_on.source}, got {echo(name)}"
+            message = f"expected a model of {on.source}, got {echo(name)}"
             yield found.problem(("excluded", place), message)

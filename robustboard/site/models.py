@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from robustboard.benchmarks.entries import BenchmarkEntry, External
 from robustboard.leaderboard.board import Board, Row
 from robustboard.leaderboard.cells import CellView, Measured
+from robustboard.leaderboard.entries import Column
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import DatasetEntry, ModelEntry
 from robustboard.runners.keys import Cell
@@ -35,6 +36,15 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class DerivedCell:
+    """One derived number of a model, or why there is none."""
+
+    board: Board
+    column: Column
+    view: CellView
+
+
+@dataclass(frozen=True, slots=True)
 class ModelStandings:
     """All that was measured of one model."""
 
@@ -44,6 +54,16 @@ class ModelStandings:
     curves: tuple[LineChart, ...]
     """One for each dataset with a protocol that has budgets."""
     standings: tuple[Standing, ...]
+
+    @property
+    def derived(self) -> tuple[DerivedCell, ...]:
+        """Drop, effective and relative robustness with a number, in the order of boards and columns."""
+        return tuple(
+            DerivedCell(standing.board, column, view)
+            for standing in self.standings
+            for column, view in zip(standing.board.entry.columns, standing.row.cells, strict=True)
+            if column.derive is not None and view.value is not None
+        )
 
     @property
     def results(self) -> tuple[Result, ...]:

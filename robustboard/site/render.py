@@ -17,6 +17,7 @@ from robustboard.site import downloads, published
 from robustboard.site.benchmarks import Budgets, benchmark_tables, settings_of
 from robustboard.site.boards import ShownBoard, show_board
 from robustboard.site.models import ModelStandings, model_standings, spread
+from robustboard.site.scatter import scatters
 
 PREVIEW_ROWS = 8
 """Rows of each board on the front page."""
@@ -82,7 +83,14 @@ def render(site: SiteInput, environment: Environment) -> dict[str, str]:
         preview=PREVIEW_ROWS,
     )
     for name, shown in boards.items():
-        pages.add(f"board/{name}.html", "board.html.j2", shown=shown, mentions=mentions[name])
+        figures = scatters(shown.board, site.catalog, site.reported)
+        pages.add(
+            f"board/{name}.html",
+            "board.html.j2",
+            shown=shown,
+            mentions=mentions[name],
+            scatters=figures,
+        )
     _benchmarks(site, pages)
     _models(site, pages)
     _reported(site, pages, boards)

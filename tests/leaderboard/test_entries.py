@@ -7,8 +7,10 @@ import pytest
 
 from robustboard import workspace
 from robustboard.benchmarks.catalog import load_benchmarks
+from robustboard.benchmarks.entries import Scope
 from robustboard.errors import ContentError, WorkspaceError
-from robustboard.leaderboard.entries import BoardEntry, load_boards
+from robustboard.leaderboard.entries import BoardEntry, CleanSide, load_boards
+from robustboard.leaderboard.fits import load_fits
 from robustboard.registry.catalog import load_catalog
 from robustboard.registry.reported import load_reported
 from robustboard.workspace import Workspace
@@ -105,6 +107,107 @@ def test_a_faulty_board_is_refused_with_file_line_and_field(
     text = str(caught.value)
     assert "leaderboard/boards/squares.yaml:" in text
     assert message in text
+
+
+COLUMN = """\
+  - id: drop
+    title: Drop
+    benchmark: clean-v1
+    dataset: squares
+    derive: drop
+order: pgd"""
+DERIVED = BOARD.replace("order: pgd", COLUMN)
+
+
+def derived(space: Workspace, world: Any, *lines: str) -> BoardEntry:
+    """The board with its last column derived as the lines say."""
+    world.add_dataset("circles", size=10, matched_clean="squares")
+    text = DERIVED.replace("    derive: drop\n", "".join(f"    {line}\n" for line in lines))
+    return load(space, world, text.replace("[squares]", "[squares, circles]"))
+
+
+def test_the_clean_side_is_the_matched_dataset_under_a_benchmark_that_covers_it(
+    space: Workspace, world: Any
+) -> None:
+    """The column's own benchmark where it does, else clean-v1; both can be named."""
+    world.benchmarks["circles-v1"] = world.benchmarks["clean-v1"].model_copy(
+        update={
+            "id": "circles-v1",
+            "procedure": world.benchmarks["clean-v1"].procedure.model_copy(
+                update={"settings": (Scope(datasets=("circles",)),)}
+            ),
+        }
+    )
+    board = derived(space, world, "derive: drop")
+    squares, circles = (
+        board.columns[-1].model_copy(update={"benchmark": benchmark, "dataset": dataset})
+        for benchmark, dataset in (("pgd-v1", "squares"), ("circles-v1", "circles"))
+    )
+    named = circles.model_copy(update={"clean": CleanSide(benchmark="noise-v1", dataset="circles")})
+    found = [column.clean_cell(world.catalog, world.benchmarks) for column in (squares, circles, named)]
+    assert found == [("pgd-v1", "squares"), ("clean-v1", "squares"), ("noise-v1", "circles")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["derive: dropp"], "columns.2.derive: expected"),
+        (["derive: effective-robustness"], "columns.2.fit: expected a fit, or own, got 'none'"),
+        (
+            ["derive: drop", "fit: own"],
+            "columns.2.fit: expected none, unless derive is effective-robustness, got 'own'",
+        ),
+        (["fit: own"], "columns.2.fit: expected none, unless derive is effective-robustness"),
+        (
+            ["derive: relative-robustness", "clean: {dataset: squares}"],
+            "columns.2.clean: expected none, unless derive is drop or effective-robustness",
+        ),
+        (
+            ["derive: drop", "exclude: [net]"],
+            "columns.2.exclude: expected none, unless fit is own, got 'net'",
+        ),
+        (
+            ["derive: effective-robustness", "fit: own", "exclude: [nobody]"],
+            "columns.2.exclude.0: expected a known model, got 'nobody'",
+        ),
+        (
+            ["derive: drop", "clean: {dataset: square}"],
+            "clean.dataset: expected a known dataset, got 'square'",
+        ),
+        (
+            ["derive: drop", "clean: {dataset: paints}"],
+            "columns.2.clean.dataset: expected a dataset of label space shapes, got paints (colours)",
+        ),
+        (
+            ["derive: drop", "clean: {benchmark: clean-v2}"],
+            "columns.2.clean.benchmark: expected a known benchmark",
+        ),
+        (
+            ["derive: drop", "score: brier_score@clean"],
+            "columns.2.score: expected a share to derive from, got brier_score@clean (ratio)",
+        ),
+        (["derive: effective-robustness", "fit: lines"], "columns.2.fit: expected a known fit, got 'lines'"),
+    ],
+)
+def test_a_faulty_derived_column_is_refused_with_its_field(
+    space: Workspace, world: Any, lines: list[str], message: str
+) -> None:
+    with pytest.raises(ContentError) as caught:
+        derived(space, world, *lines)
+    assert message in str(caught.value)
+
+
+def test_a_published_fit_must_be_that_of_the_column(space: Workspace, world: Any) -> None:
+    found = workspace.find(REPOSITORY)
+    fits = load_fits(found, load_catalog(found), load_reported(found))
+    world.add_dataset("circles", size=10, matched_clean="squares")
+    text = DERIVED.replace("derive: drop", "derive: effective-robustness\n    fit: imagenet-v2")
+    (space.boards / "squares.yaml").write_text(text, encoding="utf-8")
+    message = (
+        r"columns\.2\.fit: expected a fit of squares over squares, got imagenet-v2, one of imagenet-v2 over"
+    )
+    with pytest.raises(ContentError, match=message):
+        load_boards(space, world.catalog, world.benchmarks, {}, fits)
 
 
 def test_a_training_set_is_no_column(space: Workspace, world: Any) -> None:
