@@ -23,6 +23,8 @@ class Metric:
     description: str
     unit: Literal["share", "count", "ratio", "difference", "percent"]
     direction: Literal["higher", "lower", "none"]
+    least: float | None = 0.0
+    """No value, and so no end of an interval, lies below it; None where any number may occur."""
 
 
 METRICS: dict[str, Metric] = {
@@ -103,6 +105,7 @@ METRICS: dict[str, Metric] = {
         "The same with each error less the clean error, of the model and of the reference.",
         "percent",
         "lower",
+        least=None,
     ),
     "auroc": Metric(
         "Chance that an image out of distribution has the higher anomaly score.", "share", "higher"

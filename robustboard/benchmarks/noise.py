@@ -12,6 +12,8 @@ import numpy.typing as npt
 from robustboard.benchmarks.seeds import sample_generator
 
 Distribution = Literal["uniform", "gaussian"]
+DISTRIBUTIONS: dict[str, Distribution] = {"uniform": "uniform", "gaussian": "gaussian"}
+"""Kind of a condition → distribution."""
 
 
 def perturb(

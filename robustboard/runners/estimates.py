@@ -101,8 +101,8 @@ def normal(
     low = high = None
     if error:
         low, high = value - metrics.Z95 * error, value + metrics.Z95 * error
-        if meaning.unit == "share":
-            low, high = max(low, 0.0), min(high, 1.0)
+        low = low if meaning.least is None else max(low, meaning.least)
+        high = min(high, 1.0) if meaning.unit == "share" else high
     return Score(
         metric=metric,
         condition=condition,

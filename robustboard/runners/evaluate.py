@@ -12,14 +12,17 @@ from collections.abc import Iterable
 
 from robustboard.benchmarks.conditions import conditions
 from robustboard.benchmarks.entries import Attack, Cascade, External, WorstCase
-from robustboard.runners import facts
+from robustboard.runners import facts, sanity
 from robustboard.runners.device import forget_peak_memory
 from robustboard.runners.external import IN_MEMORY
+from robustboard.runners.flags import is_random
+from robustboard.runners.inputs import Pixels
 from robustboard.runners.keys import Cell
 from robustboard.runners.outcomes import Outcome, Summary, time_limit
 from robustboard.runners.plan import by_model_and_dataset, passes
 from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.procedures import measure
+from robustboard.runners.record import Checks
 from robustboard.runners.score import headline, name_of, result_of, write_result
 from robustboard.runners.session import Job, Session
 from robustboard.runners.store import OpenRun, run_plan
@@ -91,19 +94,43 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
     classifier = model.classifier
     forget_peak_memory(session.device)
     started = time.perf_counter()
-    table = _rows(part, job, session)
+    images = None if isinstance(job.benchmark.procedure, WorstCase) else samples.pixels(part)
+    following = next((each for each in run.missing if each > index), None)
+    if images is not None and following is not None:
+        samples.prepare(run.plan.shards[following])
+    checks = None if images is None else _look(part, images, job, session)
+    # A randomised model's draws depend on the rows of a pass: the same number whatever the profile says.
+    batch_size = sanity.ROWS if checks is not None and is_random(checks) else session.profile.batch_size
+    table = _rows(part, images, job, session, batch_size)
     circumstances = facts.shard_facts(
         seconds=time.perf_counter() - started,
-        batch_size=session.profile.batch_size,
+        batch_size=batch_size,
         device=session.device,
         parameters=model.parameters,
         macs=model.macs(samples.shape),
         preparation=samples.facts
         | {f"network {name}": fact for name, fact in classifier.facts.items()}
         | _judged(job),
+        checks=checks,
     )
     run.put(index, table, circumstances)
     session.reporter.advance(job.cell.name, len(part) * passes(job.benchmark, job.setting), len(part))
+
+
+def _look(part: range, images: Pixels, job: Job, session: Session) -> Checks:
+    """What the first images of a shard show of the model, for sanity flags."""
+    first = part[: sanity.ROWS]
+    return sanity.look(
+        job.benchmark.procedure,
+        job.setting,
+        classifier=job.network,
+        classes=job.classes,
+        images=images[: sanity.ROWS],
+        labels=job.samples.labels[first.start : first.stop].copy(),
+        ids=job.samples.ids[first.start : first.stop],
+        key=job.key,
+        device=str(session.device),
+    )
 
 
 def _judged(job: Job) -> dict[str, str]:
@@ -114,7 +141,7 @@ def _judged(job: Job) -> dict[str, str]:
     return {"encoding": IN_MEMORY} if isinstance(procedure, Attack | Cascade) else {}
 
 
-def _rows(part: range, job: Job, session: Session) -> PredictionTable:
+def _rows(part: range, images: Pixels | None, job: Job, session: Session, batch_size: int) -> PredictionTable:
     """The predictions of one shard: joined from finished runs for a worst case, else measured."""
     samples, procedure = job.samples, job.benchmark.procedure
     ids = samples.ids[part.start : part.stop]
@@ -125,11 +152,13 @@ def _rows(part: range, job: Job, session: Session) -> PredictionTable:
         job.setting,
         classifier=job.network,
         classes=job.classes,
-        images=samples.pixels(part),
+        images=samples.pixels(part) if images is None else images,
         labels=samples.labels[part.start : part.stop].copy(),
         ids=ids,
         key=job.key,
-        batch_size=session.profile.batch_size,
+        batch_size=batch_size,
         device=str(session.device),
         attacked=job.attacked.of(ids) if job.attacked is not None else None,
+        groups=samples.groups[part.start : part.stop] if samples.groups is not None else None,
+        corrupted=job.corrupted(part),
     )

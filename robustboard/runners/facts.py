@@ -10,7 +10,7 @@ from importlib import metadata
 import torch
 
 from robustboard.runners.device import describe, peak_memory_bytes
-from robustboard.runners.record import Facts
+from robustboard.runners.record import Checks, Facts
 
 DISTRIBUTIONS = ("robustboard", "torch", "timm", "open_clip_torch", "numpy", "pillow", "pyarrow")
 
@@ -35,6 +35,7 @@ def shard_facts(
     parameters: int,
     macs: int | None,
     preparation: dict[str, str],
+    checks: Checks | None = None,
 ) -> Facts:
     """The circumstances of one shard, now."""
     return Facts(
@@ -46,6 +47,7 @@ def shard_facts(
         parameters=parameters,
         macs=macs,
         environment=dict(environment()),
+        checks=checks,
         preparation=preparation,
         finished_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )

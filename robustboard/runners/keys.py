@@ -7,7 +7,14 @@ from functools import cache
 from typing import NamedTuple
 
 from robustboard import jsons
-from robustboard.benchmarks.entries import BenchmarkEntry, External, Ladder, Scope, WorstCase
+from robustboard.benchmarks.entries import (
+    BenchmarkEntry,
+    DetectionSetting,
+    External,
+    Ladder,
+    Scope,
+    WorstCase,
+)
 from robustboard.errors import UserError
 from robustboard.registry.catalog import Catalog
 from robustboard.runners import identity
@@ -76,6 +83,14 @@ class Keys:
             return found
         companion, labels = self._dataset(setting.companion)
         return jsons.digest("robustboard.companion/1", [found, companion, labels])
+
+    def images(self, cell: Cell) -> int:
+        """Images that a cell measures: those of its dataset, and those out of distribution beside them."""
+        dataset = self.catalog.dataset(cell.dataset)
+        setting = self.benchmarks[cell.benchmark].setting_for(dataset)
+        if not isinstance(setting, DetectionSetting):
+            return dataset.size
+        return dataset.size + self.catalog.dataset(setting.out_of_distribution).size
 
     def parts(self, cell: Cell) -> tuple[Cell, ...]:
         """The cells whose predictions a worst case is joined from; none for other procedures.

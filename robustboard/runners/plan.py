@@ -279,7 +279,7 @@ def plan(
             return Planned(cell, "blocked", reason if state == "blocked" else blocked or "")
         if state == "untrained":
             return Planned(cell, state, reason)
-        images = catalog.dataset(cell.dataset).size
+        images = keys.images(cell)
         subset = profile.subset_of(images)
         evaluated = subset.count if subset is not None else images
         name = result_name(cell, subset=subset, evaluated=evaluated, images=images)

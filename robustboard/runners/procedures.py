@@ -15,27 +15,32 @@ import torch
 from torch import Tensor
 
 from robustboard.benchmarks.attacks import ATTACKS, WITHOUT_GRADIENTS, AttackParameters, Attempt, Model
-from robustboard.benchmarks.attacks.budget import TOLERANCE, distance, inside, project
+from robustboard.benchmarks.attacks.budget import distance, inside, project
 from robustboard.benchmarks.conditions import Condition, perturbations
 from robustboard.benchmarks.entries import (
     CLEAN,
     Attack,
     AttackSetting,
     Cascade,
+    Clean,
+    Corruption,
+    CueConflict,
     External,
     Ladder,
+    OutOfDistribution,
     Procedure,
     Scope,
 )
-from robustboard.benchmarks.noise import noise_generators, perturb
+from robustboard.benchmarks.noise import DISTRIBUTIONS, noise_generators, perturb
 from robustboard.benchmarks.seeds import Draws
 from robustboard.errors import CellError
 from robustboard.registry.entries import Norm
+from robustboard.runners.inputs import Pixels, positions_of, valid_pixels
 from robustboard.runners.predictions import PredictionTable, SampleStatus
-from robustboard.runners.randomness import clean_seed, seeded
+from robustboard.runners.randomness import clean_seed, mean_logits, seeded
 from robustboard.runners.record import RunKey
+from robustboard.runners.shifts import Corrupted, measure_fixed
 
-Pixels = npt.NDArray[np.float32]
 Keep = Callable[[str, Sequence[str], Pixels], None]
 """Takes (condition, sample ids, images (n, c, h, w)) as each attack leaves them; for one image and condition
 the last call stands."""
@@ -83,17 +88,9 @@ class _Measurement:
         self.keep = keep
         self.average_over = average_over
 
-    def logits(self, images: Tensor) -> Tensor:
-        """(n, k) float64 logits; where passes are averaged, the logarithm of their mean softmax shares."""
-        if self.average_over == 1:
-            return self.model.logits(images).double()
-        passes = (self.model.logits(images).double() for _ in range(self.average_over))
-        shares = torch.stack([torch.softmax(logits, dim=1) for logits in passes]).mean(0)
-        return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()
-
     def judge(self, images: Tensor) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Predicted classes in the whole label space, and their softmax shares."""
-        logits = self.logits(images)
+        logits = mean_logits(self.model, images, self.average_over)
         predicted = logits.argmax(1).cpu().numpy()
         shares = torch.softmax(logits, dim=1).amax(1).float().cpu().numpy()
         return predicted if self.columns is None else self.columns[predicted], shares
@@ -106,12 +103,11 @@ class _Measurement:
 
     def noise(self, batch: _Batch, condition: Condition) -> _Judged:
         """Predictions under noise; distance is the largest change of a pixel, for both distributions."""
-        if condition.kind not in ("uniform", "gaussian"):
-            raise ValueError(f"expected a kind of noise, got {condition.kind}")
+        distribution = DISTRIBUTIONS[condition.kind]
         noisy = torch.from_numpy(
             perturb(
                 batch.images.cpu().numpy(),
-                distribution=condition.kind,
+                distribution=distribution,
                 size=condition.budget,
                 generators=noise_generators(self.key_digest, batch.ids, condition.name),
             )
@@ -265,29 +261,6 @@ def checked(attempt: Attempt, originals: Tensor, settings: AttackParameters) -> 
     return moved
 
 
-def _valid_pixels(images: Pixels) -> Pixels:
-    """The images clamped to [0, 1]; refused when further outside than rounding explains."""
-    if images.ndim != len("nchw") or not len(images):
-        raise ValueError(f"expected images (n, c, h, w), got shape {images.shape}")
-    if not np.isfinite(images).all():
-        raise CellError("decode", "expected pixels in [0, 1], got numbers that are not finite")
-    low, high = float(images.min(initial=0.0)), float(images.max(initial=0.0))
-    if low < -TOLERANCE or high > 1 + TOLERANCE:
-        raise CellError("decode", f"expected pixels in [0, 1], got {low:.6g} to {high:.6g}")
-    return np.clip(images, 0.0, 1.0).astype(np.float32)
-
-
-def _positions(labels: npt.NDArray[np.int64], classes: tuple[int, ...] | None) -> npt.NDArray[np.int64]:
-    """Labels as columns of outputs cut to `classes`."""
-    if classes is None:
-        return labels
-    column = {each: position for position, each in enumerate(classes)}
-    strangers = sorted(set(labels.tolist()) - set(column))
-    if strangers:
-        raise CellError("labels", f"labels {strangers[:5]} are not in the dataset's class subset")
-    return np.array([column[each] for each in labels.tolist()], np.int64)
-
-
 def _pools(
     images: Pixels,
     ids: Sequence[str],
@@ -321,6 +294,8 @@ def measure(
     device: str,
     attacked: Mapping[str, Pixels] | None = None,
     keep: Keep | None = None,
+    groups: Sequence[str] | None = None,
+    corrupted: Corrupted | None = None,
 ) -> PredictionTable:
     """Predictions of one shard under every condition: condition by condition, samples as given.
 
@@ -336,26 +311,47 @@ def measure(
         classes: Label-space indices that occur in the dataset, in its order; outputs are cut to
             these columns before the softmax. None keeps all.
         images: (n, c, h, w) in [0, 1]; up to 1e-6 outside is clamped.
-        labels: (n,) class indices of the label space.
+        labels: (n,) class indices of the label space; -1 for images of no class, in detection alone.
         ids: Sample ids, which with the key fix all randomness.
         key: Names the run.
         batch_size: Images a pass through the network.
         device: Where to compute.
         attacked: Sample id → image (c, h, w) made elsewhere, for external sets.
         keep: Takes the images that attacks leave.
+        groups: What the dataset says of each image beside its label; kept by protocols without attacks.
+        corrupted: Stored corrupted images, for protocols that read them.
 
     Raises:
         CellError: pixels or labels out of range, logits that are not finite, memory that does not
             suffice for one image, an attack that cannot be held to its budget.
     """
-    pixels = _valid_pixels(images)
+    pixels = valid_pixels(images)
     if not len(pixels) == len(labels) == len(ids):
         raise ValueError(f"expected as many images as labels and ids, got {len(labels)} and {len(ids)}")
-    positions = _positions(labels, classes)
+    positions = positions_of(labels, classes)
     classifier.eval()
     autocast = key.precision == "bfloat16"
     model = Model(classifier, batch_size=batch_size, classes=classes, device=device, autocast=autocast)
     columns = None if classes is None else np.array(classes, np.int64)
+    if isinstance(procedure, Clean | Corruption | CueConflict | OutOfDistribution):
+        with (
+            torch.inference_mode(mode=False),
+            torch.no_grad(),
+            seeded(clean_seed(key), ids[0], CLEAN, model.device),
+        ):
+            return measure_fixed(
+                procedure,
+                setting,
+                model=model,
+                columns=columns,
+                images=pixels,
+                labels=labels,
+                positions=positions,
+                ids=ids,
+                key=key,
+                groups=groups,
+                corrupted=corrupted,
+            )
     steps = perturbations(procedure, setting)
     found: dict[str, list[_Judged]] = {CLEAN: [], **{step.name: [] for step in steps}}
     average_over = procedure.average_over if isinstance(procedure, Cascade) else 1

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from robustboard import jsons
+from robustboard.benchmarks.attacks import Model
 from robustboard.runners.record import RunKey
 
 
@@ -29,6 +31,15 @@ def seeded(key_digest: str, sample_id: str, purpose: str, device: torch.device) 
         for index in indices:
             torch.cuda.default_generators[index].manual_seed(seed)
         yield
+
+
+def mean_logits(model: Model, images: Tensor, passes: int) -> Tensor:
+    """(n, k) float64 logits; of several passes, the logarithm of their mean softmax shares."""
+    if passes == 1:
+        return model.logits(images).double()
+    found = [torch.softmax(model.logits(images).double(), dim=1) for _ in range(passes)]
+    shares = torch.stack(found).mean(0)
+    return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()
 
 
 def clean_seed(key: RunKey) -> str:

@@ -10,6 +10,7 @@ from robustboard import durable, jsons
 from robustboard.benchmarks.entries import BenchmarkEntry, Scope
 from robustboard.errors import RobustboardError, StoreError
 from robustboard.registry.catalog import Catalog
+from robustboard.runners.flags import flags
 from robustboard.runners.keys import Cell, Keys, result_name
 from robustboard.runners.record import Result, RunKey
 from robustboard.runners.scoring import scores
@@ -33,6 +34,7 @@ class Rebuilt:
 def result_of(run: StoredRun, benchmark: BenchmarkEntry, setting: Scope) -> Result:
     """The summary of a stored run: a pure function of its predictions and circumstances."""
     found, headline = scores(benchmark, setting, run.predictions)
+    raised = flags(benchmark, setting, found, run.predictions, run.facts.checks)
     plan = run.record.plan
     return Result(
         key=plan.key,
@@ -42,6 +44,7 @@ def result_of(run: StoredRun, benchmark: BenchmarkEntry, setting: Scope) -> Resu
         skipped=plan.skipped,
         headline=headline,
         scores=found,
+        flags=raised,
         shards=run.record.shards,
         facts=run.facts,
     )

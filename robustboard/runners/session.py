@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import torch
 
-from robustboard.benchmarks.entries import BenchmarkEntry, External, ImagesSetting, Scope
+from robustboard.benchmarks.conditions import Condition
+from robustboard.benchmarks.entries import (
+    BenchmarkEntry,
+    CorruptionSetting,
+    DetectionSetting,
+    External,
+    ImagesSetting,
+    Scope,
+)
 from robustboard.errors import CellError, StoreError, UserError
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import InputSpec, ModelEntry
 from robustboard.registry.labels import ClassGroups
 from robustboard.registry.lock import Lock
 from robustboard.runners.classifier import Classifier
+from robustboard.runners.corrupted import load_corrupted
 from robustboard.runners.device import prepare
 from robustboard.runners.external import Attacked, handed_in
 from robustboard.runners.folding import fold
 from robustboard.runners.grouping import Grouped
+from robustboard.runners.joined import join
 from robustboard.runners.keys import Cell, Keys
 from robustboard.runners.loaders import load_classifier
 from robustboard.runners.macs import macs
@@ -30,6 +40,9 @@ from robustboard.runners.progress import Reporter, Silent
 from robustboard.runners.record import RunKey
 from robustboard.runners.samples import Samples, choose_subset, load_samples
 from robustboard.runners.score import read_result
+from robustboard.runners.shifts import Corrupted
+from robustboard.runners.sources.pixels import Floats
+from robustboard.runners.stems import ease_stems
 from robustboard.runners.store import Store
 from robustboard.runners.weights import Weights, locate_weights
 from robustboard.runners.worst_case import read_parts
@@ -85,7 +98,7 @@ class Session:
 
     def work(self, cell: Cell) -> int:
         """About how many forward passes of one image a cell is."""
-        size = self.catalog.dataset(cell.dataset).size
+        size = self.keys.images(cell)
         subset = self.profile.subset_of(size)
         return (subset.count if subset else size) * passes(
             self.benchmarks[cell.benchmark], self.setting(cell)
@@ -127,6 +140,9 @@ class Session:
 
     def job(self, cell: Cell, model: LoadedModel, samples: Samples) -> Job:
         """A cell with its key, and the samples that the profile wants measured."""
+        setting = self.setting(cell)
+        if isinstance(setting, DetectionSetting):
+            samples = join(samples, self.samples(setting.out_of_distribution, model.entry.input))
         subset = self.profile.subset_of(len(samples.ids))
         key = self.keys.key(
             cell,
@@ -135,15 +151,16 @@ class Session:
             precision=self.profile.precision,
             subset=subset,
         )
-        chosen = samples.select(choose_subset(samples.labels, subset)) if subset else samples
+        rows = choose_subset(samples.labels, subset) if subset else range(len(samples.ids))
         return Job(
             cell=cell,
             key=key,
             benchmark=self.benchmarks[cell.benchmark],
-            setting=self.setting(cell),
+            setting=setting,
             model=model,
-            samples=chosen,
+            samples=samples.select(rows) if subset else samples,
             everything=samples,
+            rows=rows,
             classes=self.catalog.classes(self.catalog.dataset(cell.dataset)),
             images=len(samples.ids) + len(samples.skipped),
             skipped=len(samples.skipped),
@@ -181,6 +198,7 @@ class LoadedModel:
         plugins = self.session.allow_plugins
         classifier = load_classifier(self.entry, space, self.weights, allow_plugins=plugins)
         fold(classifier)
+        ease_stems(classifier)
         return classifier.to(self.session.device)
 
     @cached_property
@@ -212,6 +230,8 @@ class Job:
     """Those to measure."""
     everything: Samples
     """All that could be read."""
+    rows: Sequence[int]
+    """Where those to measure stand among all."""
     classes: tuple[int, ...] | None
     images: int
     """In the whole dataset."""
@@ -235,6 +255,35 @@ class Job:
             return None
         entry = session.catalog.dataset(self.cell.dataset)
         return handed_in(procedure, self.setting, self.everything, entry, session.workspace)
+
+    @cached_property
+    def _corrupted(self) -> dict[str, Samples]:
+        return {}
+
+    def corrupted(self, part: range) -> Corrupted | None:
+        """Gives stored corrupted images of a shard; None for protocols that read none."""
+        setting, session = self.setting, self.model.session
+        if not isinstance(setting, CorruptionSetting) or setting.stored is None:
+            return None
+        entry = session.catalog.dataset(setting.stored)
+
+        def images(step: Condition) -> Floats:
+            if step.name not in self._corrupted:
+                session.reporter.stage(f"{entry.id}: {step.name}")
+                self._corrupted[step.name] = load_corrupted(
+                    entry,
+                    session.catalog.label_space(entry.label_space),
+                    clean=self.everything,
+                    corruption=step.kind,
+                    severity=int(step.budget),
+                    workspace=session.workspace,
+                    lock=session.lock,
+                    input=self.model.entry.input,
+                    catalog=session.catalog,
+                )
+            return self._corrupted[step.name].pixels(self.rows[part.start : part.stop])
+
+        return images
 
     @cached_property
     def parts(self) -> dict[str, PredictionTable]:

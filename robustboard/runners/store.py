@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from robustboard import durable, jsons
 from robustboard.errors import StoreError
 from robustboard.runners.predictions import SCHEMA, PredictionTable
-from robustboard.runners.record import ConditionCount, Facts, RunKey, RunPlan, RunRecord, ShardRecord
+from robustboard.runners.record import Checks, ConditionCount, Facts, RunKey, RunPlan, RunRecord, ShardRecord
 from robustboard.yamls import Frozen
 
 logger = logging.getLogger(__name__)
@@ -137,6 +137,7 @@ def merge_facts(facts: Sequence[Facts]) -> Facts:
         parameters=facts[0].parameters,
         macs=facts[0].macs,
         environment=merged([fact.environment for fact in facts]),
+        checks=Checks.worst([fact.checks for fact in facts if fact.checks is not None]),
         preparation=merged([fact.preparation for fact in facts]),
         finished_at=max(fact.finished_at for fact in facts),
     )
