@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib import metadata
@@ -12,14 +13,16 @@ import pytest
 
 from robustboard.registry.catalog import Catalog, load_catalog
 from robustboard.registry.entries import LockedEntry, LockedFile, ModelEntry
-from robustboard.registry.labels import ClassSubset, LabelSpace
+from robustboard.registry.labels import ClassGroups, ClassSubset, LabelSpace
 from robustboard.runners import identity
 from robustboard.workspace import find
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog(find(Path(__file__).resolve().parents[2]))
+    return load_catalog(find(ROOT))
 
 
 def changed(entry: ModelEntry, path: str, value: Any) -> ModelEntry:
@@ -89,6 +92,47 @@ def test_names_and_order_of_classes_are_part_of_the_labels() -> None:
     assert len(digests) == 5
     renamed = space.model_copy(update={"name": "T", "source": "y"})
     assert identity.labels_digest(renamed) == identity.labels_digest(space)
+
+
+def test_groups_are_part_of_the_labels() -> None:
+    """Categories, their order, their classes and how they are compared; a subset is another thing."""
+    space = LabelSpace(id="animals", name="S", source="x", classes={"a": "cat", "b": "dog", "c": "cow"})
+    groups = ClassGroups(
+        id="homes",
+        name="T",
+        grouping_of="animals",
+        source="x",
+        aggregation="max-logit",
+        classes={"house": ("a", "b"), "farm": ("c",)},
+    )
+    changes: list[dict[str, Any]] = [
+        {},
+        {"aggregation": "mean-share"},
+        {"classes": {"farm": ("c",), "house": ("a", "b")}},
+        {"classes": {"house": ("a",), "farm": ("c", "b")}},
+        {"classes": {"home": ("a", "b"), "farm": ("c",)}},
+    ]
+    found = {identity.labels_digest(space, groups.model_copy(update=change)) for change in changes}
+    assert len(found | {identity.labels_digest(space)}) == 6
+    assert identity.labels_digest(space, groups.model_copy(update={"name": "U"})) in found
+
+
+def test_fields_that_say_nothing_leave_results_valid(catalog: Catalog) -> None:
+    """The digest that the committed results of the digits were measured under."""
+    result = json.loads((ROOT / "leaderboard/results/digits-resnet/clean-v1--digits.json").read_text())
+    digits = catalog.dataset("digits")
+    assert identity.dataset_digest(digits) == result["key"]["dataset_digest"]
+    for change in ({"border": 2}, {"preprocessing": "crop-only"}):
+        assert identity.dataset_digest(digits.model_copy(update=change)) != identity.dataset_digest(digits)
+
+
+def test_what_shapes_a_set_shapes_its_views(catalog: Catalog) -> None:
+    view = catalog.dataset("imagenet-1k-a")
+    whole = catalog.viewed(view)
+    digest = identity.dataset_digest(view, whole)
+    assert identity.dataset_digest(view, whole.model_copy(update={"label_map": {"0": 1}})) != digest
+    assert identity.dataset_digest(view, whole.model_copy(update={"mirrors": (), "name": "X"})) == digest
+    assert identity.dataset_digest(view.model_copy(update={"class_subset": "imagenet-o"}), whole) != digest
 
 
 def test_a_mirror_does_not_make_another_dataset(catalog: Catalog) -> None:
