@@ -107,7 +107,7 @@ def _followed(trail: _Trail) -> Iterator[None]:
         handle.remove()
 
 
-def _plain(module: nn.Module) -> bool:
+def plain(module: nn.Module) -> bool:
     """Whether a module does what its class does, and nothing beside it."""
     hooked = any(value for name, value in vars(module).items() if name.endswith(HOOKS))
     altered = "forward" in vars(module) or is_parametrized(module)
@@ -129,7 +129,7 @@ def _pairs(network: nn.Module, trail: _Trail) -> list[_Pair]:
         if trail.uses[taken] != 1:
             continue
         both = (layer, norm)
-        alone = all(places[id(each)] == 1 and trail.calls[id(each)] == 1 and _plain(each) for each in both)
+        alone = all(places[id(each)] == 1 and trail.calls[id(each)] == 1 and plain(each) for each in both)
         own = all(owners[id(each)] == 1 for module in both for each in module.parameters(recurse=False))
         single = all(each.dtype == torch.float32 for module in both for each in module.parameters())
         if alone and own and single and _foldable(norm):
@@ -166,7 +166,7 @@ def _rest(norm: nn.Module) -> nn.Module:
     return nn.Identity().eval()
 
 
-def _replace(network: nn.Module, changes: dict[int, nn.Module]) -> None:
+def replace_modules(network: nn.Module, changes: dict[int, nn.Module]) -> None:
     """Put other modules in the places of some, by their id."""
     for parent in list(network.modules()):
         for name, child in list(parent.named_children()):
@@ -208,9 +208,9 @@ def fold(classifier: Classifier) -> int:
         changes = {id(pair.layer): _merged(pair) for pair in pairs}
         changes |= {id(pair.norm): _rest(pair.norm) for pair in pairs}
         back = {id(changes[id(each)]): each for pair in pairs for each in (pair.layer, pair.norm)}
-        _replace(network, changes)
+        replace_modules(network, changes)
         if not pairs or not _agrees(classifier, images, before):
-            _replace(network, back)
+            replace_modules(network, back)
             return 0
     classifier.folded = len(pairs)
     return len(pairs)

