@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from robustboard.registry.entries import DatasetEntry, FolderData, InputSpec, Lo
 from robustboard.registry.labels import LabelSpace
 from robustboard.runners.rows import Labels, Rows, labelled_rows, labels_of
 from robustboard.runners.samples import Samples, fingerprint, samples_of
-from robustboard.runners.sources.folder import read_folder
+from robustboard.runners.sources.folder import FolderImages, read_folder
 from robustboard.runners.sources.npy import NpyFile, NpyImages, open_npy, read_images
 from robustboard.runners.sources.pixels import content_digest
 from robustboard.runners.sources.places import (
@@ -81,7 +82,7 @@ def load_corrupted(
     request = Request(entry, labels.space, workspace, lock.get(f"dataset/{entry.id}"))
     try:
         if isinstance(source, CorruptedFolders):
-            found = _from_folder(source, (corruption, severity), request, labels, input)
+            found = _from_folder(source.folder(corruption, severity), request, labels, input, clean)
         else:
             found = _from_arrays(source, (corruption, severity), request, labels)
         left_out = set(clean.skipped)
@@ -90,7 +91,8 @@ def load_corrupted(
         _check_same(found, clean, entry, labels.space)
     except CellError as error:
         raise CellError(error.kind, f"dataset {entry.id}, {corruption} {severity}: {error.reason}") from error
-    return found
+    # One copy of ids and labels for all conditions: ImageNet-C has 75 of 50,000 images.
+    return replace(found, ids=clean.ids, labels=clean.labels)
 
 
 def _source(entry: DatasetEntry) -> CorruptedArrays | CorruptedFolders:
@@ -99,11 +101,16 @@ def _source(entry: DatasetEntry) -> CorruptedArrays | CorruptedFolders:
     return entry.source
 
 
-def _from_folder(
-    source: CorruptedFolders, part: Corruption, request: Request, labels: Labels, spec: InputSpec
-) -> Samples:
-    folder = FolderData(kind="folder", path=source.folder(*part))
-    stored = read_folder(folder, request)
+def _from_folder(path: str, request: Request, labels: Labels, spec: InputSpec, clean: Samples) -> Samples:
+    stored = read_folder(FolderData(kind="folder", path=path), request)
+    same = {name: name for name in clean.ids}
+    names = tuple(same.get(name, name) for name in stored.ids)
+    stored = replace(
+        stored,
+        ids=names,
+        images=FolderImages(find_data(path, request.workspace), names),
+        names=lambda row: f"{path}/{names[row]}",
+    )
     rows = Rows(request, stored, labelled_rows(stored, request.entry, labels), stored.origin)
     return samples_of(rows, spec, skip_damaged=False, cached=False)
 

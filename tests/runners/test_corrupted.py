@@ -143,6 +143,7 @@ def test_folders_of_files_are_matched_by_path_and_not_resized(lab: Lab) -> None:
     options: dict[str, Any] = {"space": lab.space(), "corruption": "snow"}
     found = load(lab, made, beside, 2, spec=lab.input(16, **usual), **options)
     assert found.ids == tuple(names)
+    assert found.ids is beside.ids, "75 conditions share one list of 50,000 names"
     assert np.array_equal(found.pixels([1])[0], framed.transpose(2, 0, 1) / np.float32(255))
     assert "as stored" in found.facts["preprocessing"] or "passes unchanged" in found.facts["preprocessing"]
     larger = load(lab, made, beside, 2, spec=lab.input(24, **usual), **options)

@@ -106,6 +106,11 @@ def test_labels_outside_the_subset_are_refused_with_one_line(answers: dict[str, 
     assert "\n" not in reason
 
 
+@pytest.mark.parametrize("dataset", ["imagenet-1k", "imagenet-1k-a", "imagenet-r"])
+def test_groups_of_a_hub_set_come_along_also_through_a_view(answers: dict[str, Any], dataset: str) -> None:
+    assert answers[dataset]["groups"] == ["Africa", "Asia", "Europe"]
+
+
 def test_cue_conflicts_are_decided_by_the_mean_and_know_their_textures(answers: dict[str, Any]) -> None:
     """Specs 7.4: the mean over n classes of which one has logit x is (e^x + n - 1)/n, up to a factor."""
     sizes = [len(keys) for keys in World.categories().values()]
