@@ -11,11 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 from robustboard import __version__, durable
-from robustboard.benchmarks.entries import CLEAN, Attack, Cascade, External, ImagesSetting, Ladder
+from robustboard.benchmarks.entries import (
+    CLEAN,
+    Attack,
+    Cascade,
+    Clean,
+    External,
+    ImagesSetting,
+    Ladder,
+    Scope,
+)
 from robustboard.errors import StoreError, UserError, echo
 from robustboard.registry.entries import FilePin
+from robustboard.runners import sanity
 from robustboard.runners.eight_bit import to_eight_bits
 from robustboard.runners.external import SHOWN, Attacked, originals_digest, read_set
+from robustboard.runners.flags import is_random
 from robustboard.runners.imagesets.image_set import Asked, Encoding, Manifest, Values
 from robustboard.runners.imagesets.npz import npz_bytes
 from robustboard.runners.imagesets.parquet import parquet_bytes
@@ -162,6 +173,7 @@ class _Export:
         for start in range(0, count, step):
             part = range(start, min(start + step, count))
             ids = job.samples.ids[part.start : part.stop]
+            images, labels = job.samples.pixels(part), job.samples.labels[part.start : part.stop].copy()
             session.reporter.stage(f"{job.cell.name}: {self.condition}, images {start} to {part.stop - 1}")
             tables.append(
                 measure(
@@ -169,17 +181,33 @@ class _Export:
                     setting,
                     classifier=job.network,
                     classes=job.classes,
-                    images=job.samples.pixels(part),
-                    labels=job.samples.labels[part.start : part.stop].copy(),
+                    images=images,
+                    labels=labels,
                     ids=ids,
                     key=job.key,
-                    batch_size=session.profile.batch_size,
+                    batch_size=self._batch_size(images, labels, ids),
                     device=str(session.device),
                     attacked=attacked.of(ids) if attacked is not None else None,
                     keep=keep,
                 )
             )
         return PredictionTable.concat(tables)
+
+    def _batch_size(self, images: Floats, labels: npt.NDArray[np.int64], ids: Sequence[str]) -> int:
+        """As in a run: a randomised model's draws depend on the rows of a pass, so those are fixed."""
+        scope = Scope(datasets=(self.job.cell.dataset,))
+        checks = sanity.look(
+            Clean(kind="clean", settings=(scope,)),
+            scope,
+            classifier=self.job.network,
+            classes=self.job.classes,
+            images=images,
+            labels=labels,
+            ids=ids,
+            key=self.job.key,
+            device=str(self.session.device),
+        )
+        return sanity.ROWS if is_random(checks) else self.session.profile.batch_size
 
     def _encoded(
         self, images: Floats, ids: Sequence[str], encoding: Encoding

@@ -130,6 +130,33 @@ def test_b050_broken_in_memory_and_not_from_an_eight_bit_file(
         assert found.attacked.distances.tolist() == [0]
 
 
+class Wavering(nn.Module):
+    """Reads the class off the grey level, give or take what it draws anew in each pass."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        level = images.mean((1, 2, 3)) * 255 / 25
+        wave = torch.randn(len(images), 1)
+        return -((level[:, None] + wave - torch.arange(10.0)) ** 2)
+
+
+def test_a_model_that_draws_is_exported_as_it_was_run(
+    place: Place, readers: dict[str, nn.Module], tmp_path: Path
+) -> None:
+    """B049: its draws belong to the key, also where the profile's batches are larger."""
+    readers["wavering"] = Wavering()
+    place.model("wavering", input=SPEC)
+    levels(place, list(range(10)) * 4, list(range(10)) * 4)
+    cell = Cell("wavering", "pgd-v1", "levels")
+    profile = PROFILE.model_copy(update={"batch_size": 64})
+    run(place, cell, profile=profile)
+    rows = stored_rows(place, cell)
+    found = export_images(start(place, profile), cell, tmp_path / "x.npz", "float32")
+    assert found.manifest.robust_in_memory == int((rows.column("predicted") == rows.column("label")).sum())
+    distance = dict(zip(rows.column("sample_id"), rows.column("distance"), strict=True))
+    ids = found.attacked.images.ids
+    assert found.attacked.distances.tolist() == pytest.approx([distance[each] for each in ids], abs=1e-7)
+
+
 def test_pixels_without_an_eight_bit_value_stop_the_export(place: Place, tmp_path: Path) -> None:
     """Digits are multiples of 1/16; most have no multiple of 1/255 within 1/100000."""
     benchmark = place.benchmarks["pgd-v1"]
