@@ -125,7 +125,7 @@ def check(context: typer.Context, *, as_json: AsJson = False) -> None:
 def list_(
     context: typer.Context,
     kind: Annotated[
-        str, typer.Argument(help="models, datasets, benchmarks, labels, boards, profiles or reported.")
+        str, typer.Argument(help="models, datasets, benchmarks, labels, boards, fits, profiles or reported.")
     ] = "models",
     *,
     as_json: AsJson = False,

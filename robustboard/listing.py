@@ -57,6 +57,17 @@ def _listing(content: Content, kind: str) -> list[dict[str, str]]:
         return spaces + subsets + groups
     if kind == "boards":
         return [{"id": b.id, "name": b.name, "labels": b.label_space} for b in content.boards().values()]
+    if kind == "fits":
+        return [
+            {
+                "id": f.id,
+                "name": f.name,
+                "origin": f.origin,
+                "shifted": f.shifted or "",
+                "clean": f.clean or "",
+            }
+            for f in content.fits().values()
+        ]
     if kind == "profiles":
         from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
 
@@ -70,7 +81,7 @@ def _listing(content: Content, kind: str) -> list[dict[str, str]]:
         return [
             {"id": name, "name": t.source.name, "numbers": str(len(t.scores))} for name, t in tables.items()
         ]
-    kinds = ("models", "datasets", "benchmarks", "labels", "boards", "profiles", "reported")
+    kinds = ("models", "datasets", "benchmarks", "labels", "boards", "fits", "profiles", "reported")
     raise UnknownNameError("kind of entry", kind, kinds)
 
 

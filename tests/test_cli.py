@@ -136,6 +136,7 @@ def test_check_prints_all_faults_of_all_files_at_once(copied: Path, tmp_path: Pa
     protocol.write_text(protocol.read_text().replace("[1/20, 1/10, 1/5, 3/10]", "[8]", 1))
     for path, said in (
         ("leaderboard/boards/digits.yaml", "colour: red\n"),
+        ("leaderboard/fits/imagenet-v2.yaml", "colour: red\n"),
         ("runners/cpu.yaml", "colour: red\n"),
         ("registry/reported/robustbench.yaml", "colour: red\n"),
     ):
@@ -152,6 +153,7 @@ def test_check_prints_all_faults_of_all_files_at_once(copied: Path, tmp_path: Pa
     assert {line.split(":")[0] for line in lines} >= {
         "benchmarks/pgd-v1.yaml",
         "leaderboard/boards/digits.yaml",
+        "leaderboard/fits/imagenet-v2.yaml",
         "registry/datasets/digits.yaml",
         "registry/models/digits-resnet.yaml",
         "registry/reported/robustbench.yaml",

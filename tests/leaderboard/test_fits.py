@@ -52,11 +52,13 @@ def fits(reported: Mapping[str, Reported]) -> Mapping[str, FitEntry]:
     return load_fits(space, load_catalog(space), reported)
 
 
-def load(folder: Path, world: Any, text: str, name: str = "line", **known: Reported) -> FitEntry:
+def load(
+    folder: Path, world: Any, text: str, name: str = "line", known: Mapping[str, Reported] | None = None
+) -> FitEntry:
     space = Workspace(folder, folder)
     space.fits.mkdir(parents=True, exist_ok=True)
     (space.fits / f"{name}.yaml").write_text(text, encoding="utf-8")
-    return load_fits(space, world.catalog, known)[name]
+    return load_fits(space, world.catalog, known or {})[name]
 
 
 def test_a_fit_reads_back_as_a_line(tmp_path: Path, world: Any) -> None:
@@ -110,7 +112,7 @@ def test_names_of_the_source_are_checked(
         "excluded: [resnet51]\n"
     )
     with pytest.raises(ContentError) as caught:
-        load(tmp_path, world, on + FIT, **reported)
+        load(tmp_path, world, on + FIT, known=reported)
     assert "fitted_on.shifted: expected a known dataset of imagenet-testbed, got 'imagenet-z'" in str(
         caught.value
     )

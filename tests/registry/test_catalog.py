@@ -185,6 +185,19 @@ def test_a_recipe_trains_on_a_training_set(plant: Plant, dataset: str, said: str
     assert problems(plant) == [f"registry/models/net.yaml:7: source.recipe.dataset: {said}"]
 
 
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        ("nett", "expected a known model, got 'nett' (did you mean net?)"),
+        ("net", "expected another model, got 'net', which is this one"),
+    ],
+)
+def test_the_base_of_a_model_is_another_one(plant: Plant, base: str, said: str) -> None:
+    plant.edit("registry/models/net.yaml", "label_space: shapes", f"label_space: shapes\nbase: {base}")
+    (problem,) = problems(plant)
+    assert problem.endswith(f"base: {said}")
+
+
 def test_a_subset_of_another_label_space_does_not_fit(plant: Plant) -> None:
     plant.write(
         "registry/labels/sizes.yaml", "name: Sizes\nsource: a test\nclasses:\n  tr: three\n  ci: two\n"

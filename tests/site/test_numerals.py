@@ -36,6 +36,31 @@ def test_values_and_bounds_follow_the_unit() -> None:
     assert (numerals.value(count), numerals.bounds(count)) == ("1,234", "none")
 
 
+@pytest.mark.parametrize(
+    ("difference", "signed", "text"),
+    [
+        (0.0563, True, "+5.6\u00a0pp"),
+        (0.0563, False, "5.6\u00a0pp"),
+        (-0.0074, True, "\u22120.7\u00a0pp"),
+        (-0.0074, False, "\u22120.7\u00a0pp"),
+        (0.0, True, "0.0\u00a0pp"),
+        (-0.0001, True, "0.0\u00a0pp"),
+        (0.0001, True, "0.0\u00a0pp"),
+    ],
+)
+def test_differences_are_percentage_points_with_a_true_minus(
+    difference: float, *, signed: bool, text: str
+) -> None:
+    assert numerals.points(difference, signed=signed) == text
+
+
+def test_a_gain_has_a_plus_and_a_drop_has_none() -> None:
+    gain = made(metric="effective_robustness", unit="difference", value=0.05, low=-0.01, high=0.1)
+    assert (numerals.value(gain), numerals.bounds(gain, 1)) == ("+5.0\u00a0pp", "\u22121.0 to 10.0")
+    drop = made(metric="accuracy_drop", unit="difference", direction="lower", value=0.05, low=0.0, high=0.1)
+    assert numerals.value(drop, 2) == "5.00\u00a0pp"
+
+
 def test_undefined_is_a_word() -> None:
     """B066: not nan, None, 0 or blank."""
     score = made(value=None, low=None, high=None, status="undefined", reason="no image")
