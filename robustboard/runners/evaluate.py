@@ -16,6 +16,7 @@ from robustboard.runners import facts, sanity
 from robustboard.runners.device import forget_peak_memory
 from robustboard.runners.external import IN_MEMORY
 from robustboard.runners.flags import is_random
+from robustboard.runners.grouping import Grouped
 from robustboard.runners.inputs import Pixels
 from robustboard.runners.keys import Cell
 from robustboard.runners.outcomes import Outcome, Summary, time_limit
@@ -110,6 +111,7 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
         macs=model.macs(samples.shape),
         preparation=samples.facts
         | {f"network {name}": fact for name, fact in classifier.facts.items()}
+        | (job.network.facts() if isinstance(job.network, Grouped) else {})
         | _judged(job),
         checks=checks,
     )

@@ -97,4 +97,5 @@ def join(inside: Samples, outside: Samples) -> Samples:
         digests=(*inside.digests, *outside.digests),
         rows=tuple(range(total)),
         images=images,
+        groups=None,
     )

@@ -111,6 +111,13 @@ def test_groups_of_a_hub_set_come_along_also_through_a_view(answers: dict[str, A
     assert answers[dataset]["groups"] == ["Africa", "Asia", "Europe"]
 
 
+def test_the_record_says_how_categories_were_compared(answers: dict[str, Any]) -> None:
+    wanted = {"objectnet": "113, compared by the highest logit", "cue-conflict": "16, compared by the mean"}
+    for dataset, words in wanted.items():
+        assert answers[dataset]["facts"]["categories"].startswith(words)
+    assert "categories" not in answers["imagenet-a"]["facts"]
+
+
 def test_cue_conflicts_are_decided_by_the_mean_and_know_their_textures(answers: dict[str, Any]) -> None:
     """Specs 7.4: the mean over n classes of which one has logit x is (e^x + n - 1)/n, up to a factor."""
     sizes = [len(keys) for keys in World.categories().values()]
