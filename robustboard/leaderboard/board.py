@@ -13,6 +13,8 @@ from robustboard.leaderboard.cells import CellView, Measured, cell_text
 from robustboard.leaderboard.derived import NAMES, Derived, derive
 from robustboard.leaderboard.entries import BoardEntry, Column
 from robustboard.leaderboard.fits import FitEntry
+from robustboard.leaderboard.flagged import Flagged, judge_row
+from robustboard.leaderboard.flags import raised
 from robustboard.leaderboard.statistics import Direction, rank_ranges
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.keys import Cell
@@ -34,6 +36,15 @@ class Row:
     """Why the row has no rank."""
     notes: tuple[str, ...]
     """What a reader must know of the model on this board."""
+    flagged: Flagged = field(default_factory=Flagged)
+    """Sanity flags that cast doubt on the row's numbers, and what ranks it instead."""
+
+    def standing(self, order: int) -> tuple[float | None, float | None, float | None]:
+        """Value and interval that place the row: of a flagged one, the worst known."""
+        known = self.flagged.known
+        view = self.cells[order] if known is None else CellView("ok", known.score, None, None)
+        low, high = view.bounds or (None, None)
+        return view.value, low, high
 
     @property
     def provenance(self) -> str | None:
@@ -73,14 +84,23 @@ class Board:
 
     def text_rows(self) -> list[tuple[str, ...]]:
         """Cells of a plain text table, in percent; headings are those of `text_headings`."""
-        return [
+        found = [
             (rank_text(row.ranks) or "-", row.model, *(cell_text(cell) for cell in row.cells))
             for row in self.rows
         ]
+        if not self.has_flags:
+            return found
+        return [(*cells, row.flagged.text) for cells, row in zip(found, self.rows, strict=True)]
 
     def text_headings(self) -> tuple[str, ...]:
         """Headings of a plain text table."""
-        return ("rank", "model", *(column.title for column in self.entry.columns))
+        flags = ("flags",) if self.has_flags else ()
+        return ("rank", "model", *(column.title for column in self.entry.columns), *flags)
+
+    @property
+    def has_flags(self) -> bool:
+        """Whether a sanity flag casts doubt on any row."""
+        return any(row.flagged.flags for row in self.rows)
 
     def as_data(self) -> dict[str, Any]:
         """The board as JSON values; shares as shares, undefined as null with a reason."""
@@ -99,6 +119,7 @@ class Board:
                     "ranks": list(row.ranks) if row.ranks else None,
                     "unranked": row.unranked,
                     "notes": list(row.notes),
+                    **row.flagged.as_data(),
                     "cells": {
                         column.id: cell.as_data()
                         for column, cell in zip(self.entry.columns, row.cells, strict=True)
@@ -107,6 +128,7 @@ class Board:
                 for row in self.rows
             ],
             "waiting": list(self.waiting),
+            "lines": {name: d.fit.as_data() for name, d in self.derived.items() if d.fit is not None},
         }
 
 
@@ -126,7 +148,7 @@ def build_board(
     Raises StoreError when a result lacks a score that a column names.
     """
     seen = {cell.model for cell in (*measured.results, *measured.failures)}
-    rows, waiting = [], []
+    rows, waiting, flags = [], [], raised(measured)
     models = [model for model in catalog.models.values() if model.label_space == entry.label_space]
     derived = {c.id: derive(c, models, catalog, measured, fits or {}) for c in entry.columns if c.derive}
     for model in models:
@@ -145,7 +167,9 @@ def build_board(
             for name in entry.datasets
             if model.training.overlap.get(name) == "yes"
         )
-        rows.append(Row(model.id, model.name, cells, None, None, _why_unranked(entry, cells), notes))
+        flagged = judge_row(entry, model.id, cells, flags.get(model.id, ()), measured)
+        unranked = "; ".join(filter(None, (_why_unranked(entry, cells), flagged.unranked))) or None
+        rows.append(Row(model.id, model.name, cells, None, None, unranked, notes, flagged))
     directions = tuple(
         _direction(column, [r.cells[i] for r in rows]) for i, column in enumerate(entry.columns)
     )
@@ -181,13 +205,13 @@ def _ordered(rows: Sequence[Row], order: int, direction: Direction) -> list[Row]
     """Rows with places and rank ranges, in the order to show; ties in the order of ids."""
     if not rows:
         return []
-    bounds = [row.cells[order].bounds or (None, None) for row in rows]
+    standings = [row.standing(order) for row in rows]
     frame = pd.DataFrame(
         {
             "model": [row.model for row in rows],
-            "value": pd.Series([row.cells[order].value for row in rows], dtype=float),
-            "low": pd.Series([low for low, _ in bounds], dtype=float),
-            "high": pd.Series([high for _, high in bounds], dtype=float),
+            "value": pd.Series([value for value, _, _ in standings], dtype=float),
+            "low": pd.Series([low for _, low, _ in standings], dtype=float),
+            "high": pd.Series([high for _, _, high in standings], dtype=float),
             "ranked": [row.unranked is None and direction != "none" for row in rows],
         }
     )
