@@ -131,11 +131,11 @@ def test_b050_broken_in_memory_and_not_from_an_eight_bit_file(
 
 
 class Wavering(nn.Module):
-    """Reads the class off the grey level, give or take what it draws anew in each pass."""
+    """Reads the class off the grey level, give or take what each pass draws once."""
 
     def forward(self, images: Tensor) -> Tensor:
         level = images.mean((1, 2, 3)) * 255 / 25
-        wave = torch.randn(len(images), 1)
+        wave = torch.randn(1)
         return -((level[:, None] + wave - torch.arange(10.0)) ** 2)
 
 
