@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from robustboard.benchmarks import effective_robustness as lines
-from robustboard.benchmarks.effective_robustness import MIN_MODELS, Line, Resampled
+from robustboard.benchmarks.effective_robustness import MIN_MODELS, Fit, Line, PiecewiseFit, Resampled
 from robustboard.benchmarks.entries import CLEAN
 from robustboard.benchmarks.metrics import METRICS
 from robustboard.leaderboard.cells import CellView, Measured
@@ -143,11 +143,23 @@ class Point:
 class ColumnFit:
     """The line that effective robustness of a column is measured from."""
 
-    line: Line
+    line: Fit | PiecewiseFit
     resampled: Resampled | None
     """None for a published fit, which is taken as given."""
     entry: FitEntry | None
     """The published fit; None for an own one."""
+
+    def as_data(self) -> dict[str, Any]:
+        """The line as JSON values; `start` is the lowest clean accuracy of a piece of several."""
+        pieces = self.line.pieces if isinstance(self.line, PiecewiseFit) else (self.line,)
+        starts = self.line.starts if isinstance(self.line, PiecewiseFit) else (None,)
+        return {
+            "fit": self.entry.id if self.entry is not None else OWN,
+            "pieces": [
+                {"start": start, "slope": p.slope, "intercept": p.intercept, "r": p.r, "n": p.n}
+                for start, p in zip(starts, pieces, strict=True)
+            ],
+        }
 
 
 @dataclass(frozen=True, slots=True)

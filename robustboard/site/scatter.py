@@ -286,11 +286,9 @@ def _line_text(derived: Derived) -> str:
         return f"There is no line: {derived.reason}."
     entry, line = derived.fit.entry, derived.fit.line
     fits = line.pieces if isinstance(line, PiecewiseFit) else (line,)
-    known = [fit for fit in fits if isinstance(fit, Fit)]
-    lines = "The line goes" if len(known) == 1 else "The lines go"
-    counts, fit_r = (
-        " and ".join(texts) for texts in zip(*((str(f.n), f"{f.r:.3g}") for f in known), strict=True)
-    )
+    lines = "The line goes" if len(fits) == 1 else "The lines go"
+    counts = " and ".join(str(fit.n) for fit in fits)
+    fit_r = " and ".join(f"{fit.r:.3g}" for fit in fits)
     whose = "models of this board" if entry is None else "published models"
     source = "" if entry is None else f"; {entry.source}"
     return f"{lines} through {counts} {whose} trained in the ordinary way (r = {fit_r}){source}."
@@ -306,7 +304,7 @@ def _strokes(derived: Derived, canvas: _Canvas) -> Iterator[Stroke]:
         yield from canvas.stroke(line.pieces[0], -far, starts[0], beyond=True)
         for fit, start, end in zip(line.pieces, starts, [*starts[1:], far], strict=True):
             yield from canvas.stroke(fit, start, end)
-    elif isinstance(line, Fit):
+    else:
         fitted = [_logits(point.clean)[0] for point in derived.points if point.fitted]
         first, last = min(fitted), max(fitted)
         yield from canvas.stroke(line, -far, first, beyond=True)

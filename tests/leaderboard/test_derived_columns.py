@@ -206,6 +206,8 @@ def test_an_own_fit_goes_through_standard_models_alone(shifted: World) -> None:
     foretold = 1 / (1 + np.exp(-(line.intercept + line.slope * np.log(440 / 160))))
     assert cell(found, "robust").value == pytest.approx(0.75 - foretold)
     assert cell(found, "robust").score.interval == "bootstrap-95"  # type: ignore[union-attr] # ok
+    (piece,) = found.as_data()["lines"]["x"]["pieces"]
+    assert [piece["slope"], piece["intercept"], piece["n"]] == pytest.approx([line.slope, line.intercept, 4])
     derived = found.derived["x"]
     assert [point.model for point in derived.points if point.fitted] == list(STANDARD)
     assert derived.fit is not None
