@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +27,8 @@ from robustboard.runners.sources.places import (
 from robustboard.runners.sources.stored import Request, Stored, StoredLabels, row_ids
 from robustboard.workspace import Workspace
 
+NAMED = 5
+"""Absent parts that a message names."""
 AT_A_TIME = 256
 """Images in memory while they are hashed."""
 
@@ -46,6 +48,19 @@ def absent_parts(entry: DatasetEntry, workspace: Workspace) -> tuple[Corruption,
         except AbsentFile:
             found.append((corruption, severity))
     return tuple(found)
+
+
+def need_parts(entry: DatasetEntry, wanted: Sequence[Corruption], workspace: Workspace) -> None:
+    """Raise CellError that counts and names what a protocol wants of a stored set and is not there."""
+    have = set(parts(_source(entry))) - set(absent_parts(entry, workspace))
+    lacking = [f"{name} {severity}" for name, severity in wanted if (name, severity) not in have]
+    if lacking:
+        more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
+        raise CellError(
+            "missing",
+            f"dataset {entry.id}: {len(lacking)} of {len(wanted)} corruptions and severities are not here:"
+            f" {', '.join(lacking[:NAMED])}{more}; an average over the others would be another number",
+        )
 
 
 def load_corrupted(

@@ -73,6 +73,8 @@ def measure_cell(job: Job, session: Session) -> Outcome:
         images=job.images,
         skipped=job.skipped,
     )
+    if not session.store.is_finished(digest):
+        job.need_corrupted()
     if not session.store.is_finished(digest) and job.attacked is not None:
         session.reporter.stage(f"{job.cell.name}: {len(job.attacked.places)} images of {job.attacked.name}")
     with session.store.open(plan, samples.ids, samples.labels) as run:

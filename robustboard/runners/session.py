@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from robustboard.benchmarks.conditions import Condition
+from robustboard.benchmarks.conditions import Condition, perturbations
 from robustboard.benchmarks.entries import (
     BenchmarkEntry,
     CorruptionSetting,
@@ -24,7 +24,7 @@ from robustboard.registry.entries import InputSpec, ModelEntry
 from robustboard.registry.labels import ClassGroups
 from robustboard.registry.lock import Lock
 from robustboard.runners.classifier import Classifier
-from robustboard.runners.corrupted import load_corrupted
+from robustboard.runners.corrupted import load_corrupted, need_parts
 from robustboard.runners.device import prepare
 from robustboard.runners.external import Attacked, handed_in
 from robustboard.runners.folding import fold
@@ -255,6 +255,14 @@ class Job:
             return None
         entry = session.catalog.dataset(self.cell.dataset)
         return handed_in(procedure, self.setting, self.everything, entry, session.workspace)
+
+    def need_corrupted(self) -> None:
+        """Raise CellError where stored corrupted images are absent, before anything is measured."""
+        setting, session = self.setting, self.model.session
+        if isinstance(setting, CorruptionSetting) and setting.stored is not None:
+            steps = perturbations(self.benchmark.procedure, setting)
+            wanted = [(step.kind, int(step.budget)) for step in steps]
+            need_parts(session.catalog.dataset(setting.stored), wanted, session.workspace)
 
     @cached_property
     def _corrupted(self) -> dict[str, Samples]:

@@ -163,6 +163,7 @@ def test_repeated_misspelt_and_sound_keys(plant: Plant) -> None:
     ],
 )
 def test_references_are_checked(plant: Plant, file: str, old: str, new: str, said: str) -> None:
+    """B030 among them: a class that is listed twice, and one that the label space does not have."""
     plant.edit(f"registry/{file}", old, new)
     assert [line for line in problems(plant) if line.startswith(f"registry/{file}:{said}")]
 

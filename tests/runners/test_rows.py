@@ -85,6 +85,7 @@ def test_a_fault_of_the_viewed_set_is_one_of_the_view(lab: Lab) -> None:
 
 
 def test_a_label_outside_the_class_subset_is_refused_with_its_row(lab: Lab) -> None:
+    """B030: two classes for three labels."""
     entry = lab.entry(
         as_parquet(lab.data.parent, [encode(n) for n in range(3)], [0, 3, 1]), 3, class_subset="pets"
     )
