@@ -64,7 +64,8 @@ class FitEntry(Frozen):
     origin: Literal["re-fitted", "printed"]
     """re-fitted: computed from published accuracies; printed: the paper states the line itself."""
     shifted: EntryId | None = None
-    """The registered dataset that the fit foretells; absent: none is registered, no column can use it."""
+    """The dataset of the columns that use the fit: of shifted images, or of those that the columns'
+    benchmark corrupts. Absent: none is registered, no column can use it."""
     clean: EntryId | None = None
     """The registered dataset of clean images that it starts from."""
     pieces: tuple[Piece, ...] = Field(min_length=1)

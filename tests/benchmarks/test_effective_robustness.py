@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -32,6 +32,7 @@ def test_published_models_have_their_published_heights() -> None:
     assert 100 * effective_robustness(0.76130, 0.63210, V2) == pytest.approx(-0.74, abs=0.01)
 
 
+@settings(deadline=None)
 @given(st.floats(-3, 3), st.floats(-3, 3))
 def test_points_on_a_line_give_that_line(slope: float, intercept: float) -> None:
     clean = [0.3, 0.5, 0.7, 0.8]
@@ -82,6 +83,7 @@ def test_each_accuracy_is_clipped_by_its_own_number_of_images() -> None:
     assert effective_robustness(1.0, 0.4, fit, 1000) == pytest.approx(0.4 - fit.expected(0.9995))
 
 
+@settings(deadline=None)
 @given(st.floats(-20, 20))
 def test_logistic_undoes_logit(value: float) -> None:
     assert float(logit(logistic(value))) == pytest.approx(value, abs=1e-3)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import confint_proportions_2indep
 
@@ -34,6 +34,7 @@ Counts = tuple[int, int]
 COUNTS = st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
 
+@settings(deadline=None)
 @given(COUNTS, COUNTS)
 def test_a_drop_is_a_difference_with_newcombes_interval(
     clean: tuple[int, int], shifted: tuple[int, int]
@@ -52,6 +53,7 @@ def test_newcombes_own_example() -> None:
     assert interval(found) == pytest.approx((0.0524, 0.3339), abs=5e-5)
 
 
+@settings(deadline=None)
 @given(COUNTS)
 def test_equal_accuracies_drop_by_nothing_with_an_interval_alike_on_both_sides(
     counts: tuple[int, int],
@@ -62,6 +64,7 @@ def test_equal_accuracies_drop_by_nothing_with_an_interval_alike_on_both_sides(
     assert low == pytest.approx(-high)
 
 
+@settings(deadline=None)
 @given(COUNTS, COUNTS)
 def test_relative_robustness_is_the_drop_the_other_way_round(
     one: tuple[int, int], two: tuple[int, int]
@@ -72,6 +75,7 @@ def test_relative_robustness_is_the_drop_the_other_way_round(
     assert gain.direction == "higher"
 
 
+@settings(deadline=None)
 @given(st.integers(1, 9_999), st.sampled_from([V2, LINE]))
 def test_a_model_on_the_line_has_no_effective_robustness(correct: int, line: Fit | PiecewiseFit) -> None:
     clean = share(correct, 10_000)
@@ -81,6 +85,7 @@ def test_a_model_on_the_line_has_no_effective_robustness(correct: int, line: Fit
     assert effective(clean, on_line, line).value == pytest.approx(0, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(COUNTS, COUNTS)
 def test_effective_robustness_is_defined_at_every_accuracy(
     clean: tuple[int, int], shifted: tuple[int, int]

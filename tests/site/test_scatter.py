@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import Environment
 
@@ -66,6 +66,7 @@ def only(site: SiteInput, reported: Mapping[str, Reported] | None = None) -> Sca
     return found
 
 
+@settings(deadline=None)
 @given(st.lists(SHARES, min_size=1, max_size=6))
 def test_an_axis_holds_its_values_and_round_ticks_in_order(shares: list[float]) -> None:
     axis = LogitAxis.around([logit(share) for share in shares])
