@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,14 +15,20 @@ Pixels = npt.NDArray[np.float32]
 
 
 def valid_pixels(images: Pixels) -> Pixels:
-    """The images clamped to [0, 1]; refused when further outside than rounding explains."""
+    """The images clamped to [0, 1], the same array where that changes nothing and it may be written.
+
+    Refused when further outside than rounding explains.
+    """
     if images.ndim != len("nchw") or not len(images):
         raise ValueError(f"expected images (n, c, h, w), got shape {images.shape}")
-    if not np.isfinite(images).all():
-        raise CellError("decode", "expected pixels in [0, 1], got numbers that are not finite")
+    # Both are NaN where any pixel is.
     low, high = float(images.min(initial=0.0)), float(images.max(initial=0.0))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise CellError("decode", "expected pixels in [0, 1], got numbers that are not finite")
     if low < -TOLERANCE or high > 1 + TOLERANCE:
         raise CellError("decode", f"expected pixels in [0, 1], got {low:.6g} to {high:.6g}")
+    if low >= 0 and high <= 1 and images.dtype == np.float32 and images.flags.writeable:
+        return images
     return np.clip(images, 0.0, 1.0).astype(np.float32)
 
 
