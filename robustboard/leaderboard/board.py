@@ -19,6 +19,9 @@ from robustboard.leaderboard.statistics import Direction, rank_ranges
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.keys import Cell
 
+CONTROL = "a control, not a contender"
+"""Why a model that is registered to show that a check works has no rank."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -168,7 +171,8 @@ def build_board(
             if model.training.overlap.get(name) == "yes"
         )
         flagged = judge_row(entry, model.id, cells, flags.get(model.id, ()), measured)
-        unranked = "; ".join(filter(None, (_why_unranked(entry, cells), flagged.unranked))) or None
+        reasons = (CONTROL if model.control else None, _why_unranked(entry, cells), flagged.unranked)
+        unranked = "; ".join(filter(None, reasons)) or None
         rows.append(Row(model.id, model.name, cells, None, None, unranked, notes, flagged))
     directions = tuple(
         _direction(column, [r.cells[i] for r in rows]) for i, column in enumerate(entry.columns)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from robustboard.benchmarks.entries import Attack, BenchmarkEntry, Cascade, Noise
 from robustboard.leaderboard.cells import Measured
-from robustboard.runners.flags import BLACK_BOX, IMAGES, MARGIN, SINGLE_STEP, doubts, in_order
+from robustboard.runners.flags import BLACK_BOX, IMAGES, MARGIN, SINGLE_STEP, counts_as_more, doubts, in_order
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import FlagName, Result, SanityFlag
 
@@ -128,11 +128,11 @@ def _compare(
         return
     best = min(many, key=lambda shot: shot.steady)
     weak = min(others, key=lambda shot: shot.correct)
-    if not _wins(weak.correct, best.steady, best.n, images):
+    if not counts_as_more(best.steady - weak.correct, best.n, images):
         return
     kind = "one step" if name == "single-step-stronger" else "no gradient"
     for shot in many:
-        if _wins(weak.correct, shot.correct, shot.n, images):
+        if counts_as_more(shot.correct - weak.correct, shot.n, images):
             yield (
                 shot.cell,
                 SanityFlag(
@@ -145,10 +145,6 @@ def _compare(
                     " many steps with gradients comes as low.",
                 ),
             )
-
-
-def _wins(fewer: float, more: float, n: int, images: int) -> bool:
-    return more - fewer > MARGIN * n and more - fewer >= images
 
 
 def _cell(result: Result) -> Cell:

@@ -179,6 +179,8 @@ class ModelEntry(Frozen):
     """What else was done for robustness, in words, such as AugMix or AdvProp."""
     base: EntryId | None = None
     """The model that an intervention is compared with: the same network trained in the ordinary way."""
+    control: Flag = False
+    """Registered to show that a check works, such as a network with hidden gradients; never ranked."""
     license: Line
     paper: HttpsUrl | None = None
     bibtex: Prose | None = None

@@ -78,6 +78,11 @@ def in_order(flags: Sequence[SanityFlag]) -> tuple[SanityFlag, ...]:
     return tuple(sorted(flags, key=lambda flag: names.index(flag.name)))
 
 
+def counts_as_more(images: float, n: int, least: int = IMAGES) -> bool:
+    """Whether a difference of so many images of n is beyond the margin, and `least` images at least."""
+    return images >= least and images > round(MARGIN * n, 9)
+
+
 def percent(share: float) -> str:
     """`0.3 %`, with enough digits that nothing reads 0 that is not."""
     text = f"{100 * share:.1f}"
@@ -197,12 +202,11 @@ def _not_falling(procedure: Adversarial, setting: Scope, scores: Sequence[Score]
         if lowest is None or lowest.value is None or lowest.correct is None or score.value <= lowest.value:
             lowest = score
             continue
-        rise = score.value - lowest.value
-        if rise > MARGIN and score.correct - lowest.correct >= IMAGES:
+        if counts_as_more(score.correct - lowest.correct, score.n):
             yield SanityFlag(
                 name="not-falling",
                 condition=step.name,
-                value=rise,
+                value=score.value - lowest.value,
                 limit=MARGIN,
                 reason=f"Robust accuracy rises from {percent(lowest.value)} at {lowest.condition} to"
                 f" {percent(score.value)} at {step.name}.",
@@ -219,7 +223,7 @@ def _out_of_turn(procedure: Cascade | WorstCase, name: str, rows: PredictionTabl
     )
     for kind, flag, others in kinds:
         count = int(np.isin(attacks, list(_late(procedure, kind, set(attacks.tolist())))).sum())
-        if count >= IMAGES and count > MARGIN * attacks.size:
+        if counts_as_more(count, attacks.size):
             yield SanityFlag(
                 name=flag,
                 condition=name,

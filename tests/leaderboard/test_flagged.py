@@ -163,3 +163,10 @@ def test_data_and_text_say_what_is_doubted_and_what_ranks(attacked: World) -> No
     assert only == {"benchmark": "pgd-v1", "dataset": "squares", **UNBOUNDED.model_dump()}
     assert (second["ranked_by"]["benchmark"], second["ranked_by"]["value"]) == ("full-v1", 0.25)
     assert second["cells"]["pgd"]["value"] == 0.75
+
+
+def test_a_control_is_shown_and_never_ranked(attacked: World) -> None:
+    attacked.add_model("masked", control=True)
+    found = board(attacked, [pgd(attacked, "masked", 450), pgd(attacked, "better", 300)], PGD, order="pgd")
+    assert standings(found) == [("better", 1), ("masked", None)]
+    assert found.rows[1].unranked == "a control, not a contender"
