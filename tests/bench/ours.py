@@ -83,4 +83,4 @@ def standard(task: Task, setting: Ladder) -> Cascade:
 
 
 PGD = Contender("robustboard", pgd, note="scores any iterate; checks and judgement included")
-AUTOATTACK = Contender("robustboard", autoattack, note="checks and judgement included")
+AUTOATTACK = Contender("robustboard", autoattack, many_rows=True, note="checks and judgement included")

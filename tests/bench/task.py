@@ -51,6 +51,8 @@ class Contender:
     run: Run
     equal_work: bool = True
     """Whether it runs as many iterations as the task says; only then does its time count."""
+    many_rows: bool = False
+    """Whether it sends several rows an image through the network, so that batches beyond the images pay."""
     note: str = ""
 
 

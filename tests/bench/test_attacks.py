@@ -104,6 +104,9 @@ def test_the_fastest_batch_size_is_chosen(monkeypatch: pytest.MonkeyPatch, digit
     assert timing.choose_rows(Contender("x", idle), digits, (16, 32, 64, 128)) == 32
     assert set(briefs) == {2}
 
+    seconds = {16: [3.0, 9.0], 128: [1.0, 1.0]}  # more rows than the 60 images, which it sends several times
+    assert timing.choose_rows(Contender("x", idle, many_rows=True), digits, (16, 128)) == 128
+
 
 def test_work_is_counted_at_the_network(digits: Task) -> None:
     """20 images forward and 7 with a gradient; nothing is counted outside of the block."""
