@@ -8,7 +8,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q -n 2 --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help leaderboard test test-long lint schemas bench-attacks bench-corruptions clean
+.PHONY: bench-agreement help leaderboard test test-long lint schemas bench-attacks bench-corruptions clean
 
 help:
 	@echo "make leaderboard   install, measure the embedded demo, write site/_build/index.html"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-long     the batteries that take minutes"
 	@echo "make lint          only lint, types and import contracts"
 	@echo "make schemas       rewrite the JSON Schemas under registry/schema"
+	@echo "make bench-agreement do our attacks find what those of other libraries find?"
 	@echo "make bench-attacks our attacks beside those of other libraries, in an environment of their own"
 	@echo "make bench-corruptions  our corruptions beside those of other libraries, likewise"
 
@@ -48,6 +49,11 @@ bench-corruptions: .venv/.installed-dev
 	@sh tests/bench/imagemagick.sh
 	@sh tests/bench/make-peers.sh
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE .venv-peers/bin/python -m tests.bench.corruptions $(ARGUMENTS)
+
+bench-agreement: .venv/.installed-dev
+	@sh tests/system-packages.sh
+	@sh tests/bench/make-peers.sh
+	@OMP_WAIT_POLICY=PASSIVE .venv-peers/bin/python -m tests.bench.agreement $(ARGUMENTS)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
