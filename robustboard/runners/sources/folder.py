@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,13 +37,18 @@ class FolderImages:
         """The bytes of one file, which must not be larger than MAX_BYTES."""
         name = self.paths[row]
         try:
-            path = self.root / name
-            if path.exists() and not path.is_file():
-                # Opening a pipe would wait for ever.
-                raise CellError("decode", f"{name}: expected a regular file")
-            if path.stat().st_size > MAX_BYTES:
-                raise CellError("decode", f"{name}: expected at most {MAX_BYTES} bytes")
-            return path.read_bytes()
+            # Without NONBLOCK, to open a pipe would wait for ever.
+            handle = os.open(f"{self.root}/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                status = os.fstat(handle)
+                if not stat.S_ISREG(status.st_mode):
+                    raise CellError("decode", f"{name}: expected a regular file")
+                if status.st_size > MAX_BYTES:
+                    raise CellError("decode", f"{name}: expected at most {MAX_BYTES} bytes")
+                with open(handle, "rb", closefd=False) as file:  # noqa: PTH123 - a descriptor is no path
+                    return file.read()
+            finally:
+                os.close(handle)
         except OSError as error:
             raise CellError("decode", f"{name}: cannot be read: {error.strerror or error}") from error
 
@@ -66,11 +73,11 @@ def read_folder(source: FolderData, request: Request) -> Stored:
         known = class_numbers((folder.name for folder in folders), request.entry, request.space)
         folders = [folder for folder in folders if known[folder.name] is not None]
     for folder in folders:
-        for path in sorted(folder.iterdir()):
-            name = f"{folder.name}/{path.name}"
-            if path.name.startswith("."):
+        for file in sorted(os.scandir(folder), key=lambda each: each.name):
+            name = f"{folder.name}/{file.name}"
+            if file.name.startswith("."):
                 continue
-            if path.is_dir():
+            if file.is_dir():
                 raise CellError(
                     "labels", f"{source.path}/{name}: expected images in a class folder, got a folder"
                 )
