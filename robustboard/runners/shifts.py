@@ -75,11 +75,12 @@ def outputs_of(logits: Tensor, positions: npt.NDArray[np.int64], outside: npt.ND
     )
 
 
-def corruption_digest(key: RunKey) -> str:
-    """What the draws of corruptions are seeded by: data, protocol and seed, but no model."""
-    return jsons.digest(
-        "robustboard.corruption/1", [key.dataset_digest, key.protocol_digest, key.seed, key.labels_digest]
-    )
+def corruption_digest(key: RunKey, procedure: Corruption) -> str:
+    """What the draws of corruptions are seeded by: data, settings and seed.
+
+    No model, and no reference errors either: every protocol of these settings sees the same images.
+    """
+    return jsons.digest("robustboard.corruption/1", [key.dataset_digest, procedure.variant, key.seed])
 
 
 def corrupt(
@@ -137,14 +138,16 @@ def measure_fixed(
     still = np.zeros(len(images))
     clean = model.logits(torch.from_numpy(images).to(model.device)).double()
     tables = [shard.table(CLEAN, clean, still)]
-    digest = corruption_digest(key)
     for step in perturbations(procedure, setting):
         if step.kind == TEMPERATURE:
             tables.append(shard.table(step.name, clean / float(step.budget), still))
             continue
         if not isinstance(procedure, Corruption):
             raise TypeError(f"expected corruptions or temperatures, got {step.kind}")
-        spoilt = corrupted(step) if corrupted else corrupt(images, ids, step, procedure, digest)
+        if corrupted:
+            spoilt = corrupted(step)
+        else:
+            spoilt = corrupt(images, ids, step, procedure, corruption_digest(key, procedure))
         if spoilt.shape != images.shape:
             raise CellError("decode", f"{step.name}: expected images {images.shape}, got {spoilt.shape}")
         logits = model.logits(torch.from_numpy(spoilt).to(model.device)).double()

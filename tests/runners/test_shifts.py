@@ -122,7 +122,7 @@ def test_each_image_is_corrupted_from_its_own_seed(run_key: RunKey) -> None:
     """The stored predictions are those on images corrupted by hand, whatever company an image has."""
     table = measured(FOG, run_key)
     assert table.conditions() == ["clean", "shot_noise 1", "shot_noise 4", "contrast 1", "contrast 4"]
-    digest = corruption_digest(run_key)
+    digest = corruption_digest(run_key, FOG)
     for name in table.conditions()[1:]:
         kind, severity = name.split()
         spoilt = np.stack(
