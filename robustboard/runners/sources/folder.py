@@ -45,7 +45,7 @@ class FolderImages:
                     raise CellError("decode", f"{name}: expected a regular file")
                 if status.st_size > MAX_BYTES:
                     raise CellError("decode", f"{name}: expected at most {MAX_BYTES} bytes")
-                with open(handle, "rb", closefd=False) as file:  # noqa: PTH123 - a descriptor is no path
+                with open(handle, "rb", closefd=False) as file:
                     return file.read()
             finally:
                 os.close(handle)
