@@ -103,7 +103,7 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
         samples.prepare(run.plan.shards[following])
     checks = None if images is None else _look(part, images, job, session)
     # A randomised model's draws depend on the rows of a pass: the same number whatever the profile says.
-    batch_size = sanity.ROWS if checks is not None and is_random(checks) else session.profile.batch_size
+    batch_size = sanity.ROWS if checks is not None and is_random(checks) else _batch_size(job)
     table = _rows(part, images, job, session, batch_size)
     circumstances = facts.shard_facts(
         seconds=time.perf_counter() - started,
@@ -119,6 +119,11 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
     )
     run.put(index, table, circumstances)
     session.reporter.advance(job.cell.name, len(part) * passes(job.benchmark, job.setting), len(part))
+
+
+def _batch_size(job: Job) -> int:
+    work = len(job.samples.ids) * passes(job.benchmark, job.setting)
+    return job.model.batch_size(job.samples.shape, work)
 
 
 def _look(part: range, images: Pixels, job: Job, session: Session) -> Checks:

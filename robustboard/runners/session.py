@@ -23,6 +23,7 @@ from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import InputSpec, ModelEntry
 from robustboard.registry.labels import ClassGroups
 from robustboard.registry.lock import Lock
+from robustboard.runners.batching import fastest_rows, is_worth
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.corrupted import load_corrupted, need_parts
 from robustboard.runners.device import prepare
@@ -209,6 +210,18 @@ class LoadedModel:
     @cached_property
     def _macs(self) -> dict[tuple[int, int, int], int | None]:
         return {}
+
+    @cached_property
+    def _rows(self) -> dict[tuple[int, int, int], int]:
+        return {}
+
+    def batch_size(self, shape: tuple[int, int, int], work: int) -> int:
+        """Images a pass: the fastest up to the profile's number, found once where the work is worth it."""
+        most = self.session.profile.batch_size
+        if shape not in self._rows and is_worth(work, most):
+            self.session.reporter.stage(f"{self.entry.id}: batch size")
+            self._rows[shape] = fastest_rows(self.classifier, shape, most, self.session.device)
+        return self._rows.get(shape, most)
 
     def macs(self, shape: tuple[int, int, int]) -> int | None:
         """Multiply-accumulates of one image of shape (c, h, w)."""
