@@ -14,7 +14,6 @@ from robustboard.leaderboard.derived import NAMES, Derived, derive
 from robustboard.leaderboard.entries import BoardEntry, Column
 from robustboard.leaderboard.fits import FitEntry
 from robustboard.leaderboard.flagged import Flagged, judge_row
-from robustboard.leaderboard.flags import raised
 from robustboard.leaderboard.statistics import Direction, rank_ranges
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.keys import Cell
@@ -151,7 +150,7 @@ def build_board(
     Raises StoreError when a result lacks a score that a column names.
     """
     seen = {cell.model for cell in (*measured.results, *measured.failures)}
-    rows, waiting, flags = [], [], raised(measured)
+    rows, waiting = [], []
     models = [model for model in catalog.models.values() if model.label_space == entry.label_space]
     derived = {c.id: derive(c, models, catalog, measured, fits or {}) for c in entry.columns if c.derive}
     for model in models:
@@ -170,7 +169,7 @@ def build_board(
             for name in entry.datasets
             if model.training.overlap.get(name) == "yes"
         )
-        flagged = judge_row(entry, model.id, cells, flags.get(model.id, ()), measured)
+        flagged = judge_row(entry, model.id, cells, measured.flags.get(model.id, ()), measured)
         reasons = (CONTROL if model.control else None, _why_unranked(entry, cells), flagged.unranked)
         unranked = "; ".join(filter(None, reasons)) or None
         rows.append(Row(model.id, model.name, cells, None, None, unranked, notes, flagged))

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.errors import StoreError
+from robustboard.leaderboard.flags import Raised, raised
 from robustboard.leaderboard.results import outdated
 from robustboard.leaderboard.statistics import margin
 from robustboard.registry.catalog import Catalog
@@ -116,6 +117,8 @@ class Measured:
     outdated: Mapping[Cell, str]
     failures: Mapping[Cell, Failure]
     benchmarks: Mapping[str, BenchmarkEntry] = field(default_factory=dict)
+    flags: Mapping[str, tuple[Raised, ...]] = field(default_factory=dict)
+    """Model → sanity flags of its results, of each one and between them."""
 
     @classmethod
     def of(
@@ -126,7 +129,8 @@ class Measured:
         failures: Mapping[Cell, Failure] | None = None,
     ) -> Measured:
         """With the outdated ones found by comparing keys with entries."""
-        return cls(results, outdated(results, catalog, benchmarks), failures or {}, benchmarks)
+        old = outdated(results, catalog, benchmarks)
+        return cls(results, old, failures or {}, benchmarks, raised(results, old, benchmarks))
 
     def view(self, cell: Cell, score: str | None = None) -> CellView:
         """The cell as a board shows it. Raises StoreError when its result lacks the score."""

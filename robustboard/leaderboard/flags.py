@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from robustboard.benchmarks.entries import Attack, BenchmarkEntry, Cascade, Noise
-from robustboard.leaderboard.cells import Measured
 from robustboard.runners.flags import BLACK_BOX, IMAGES, MARGIN, SINGLE_STEP, counts_as_more, doubts, in_order
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import FlagName, Result, SanityFlag
@@ -42,21 +41,23 @@ class _Shot:
         return self.correct / self.n
 
 
-def raised(measured: Measured) -> dict[str, tuple[Raised, ...]]:
+def raised(
+    results: Mapping[Cell, Result], outdated: Collection[Cell], benchmarks: Mapping[str, BenchmarkEntry]
+) -> dict[str, tuple[Raised, ...]]:
     """Model → all flags of its results, those of single results and those between results.
 
     Flags between results come from whole results under the entries as they are now.
     """
     groups: dict[str, list[Result]] = {}
-    for cell, result in measured.results.items():
+    for cell, result in results.items():
         groups.setdefault(cell.model, []).append(result)
     found = {}
-    for model, results in groups.items():
-        current = [r for r in results if r.complete and _cell(r) not in measured.outdated]
-        between = cross_flags(current, measured.benchmarks)
+    for model, group in groups.items():
+        current = [r for r in group if r.complete and _cell(r) not in outdated]
+        between = cross_flags(current, benchmarks)
         found[model] = tuple(
             Raised(_cell(result), flag)
-            for result in results
+            for result in group
             for flag in in_order([*result.flags, *between.get(_cell(result), ())])
         )
     return {model: flags for model, flags in found.items() if flags}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from robustboard.benchmarks.entries import BenchmarkEntry
@@ -135,9 +135,19 @@ def _reasons(board: Board) -> tuple[str, ...]:
         for column, view in zip(board.entry.columns, row.cells, strict=True):
             if view.status not in ("ok", "not run"):
                 found.setdefault(f"{column.title}, {view.status}: {view.reason}", []).append(row.name)
-        for note in row.notes:
+        for note in (*row.notes, *_doubts(row)):
             found.setdefault(note, []).append(row.name)
     return tuple(f"{text} ({numerals.listed(names)})" for text, names in found.items())
+
+
+def _doubts(row: Row) -> Iterator[str]:
+    """What sanity flags say of a row, a line each."""
+    for each in row.flagged.flags:
+        yield f"flagged {each.flag.name} under {each.cell.benchmark}: {each.flag.reason}"
+    known = row.flagged.known
+    if known is not None:
+        value = f"{numerals.value(known.score)} % under {known.benchmark}"
+        yield f"flagged, so ranked by the worst known number: {value}"
 
 
 def _board_curve(board: Board, benchmarks: Mapping[str, BenchmarkEntry]) -> LineChart | None:

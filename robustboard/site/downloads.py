@@ -32,6 +32,7 @@ COLUMNS: Mapping[str, str] = {
     "n": "number of images",
     "correct": "integer count behind a share, where there is one",
     "reason": "why the status is not ok",
+    "flags": "names of the sanity flags raised for the result, with a space between; empty without any",
     "key": "digest that names the run",
     "weights_sha256": "of the weights as loaded",
 }
@@ -67,20 +68,26 @@ def records(catalog: Catalog, measured: Measured, boards: Mapping[str, Board]) -
         models = [row.model for row in board.rows] + list(board.waiting)
         pairs = {(column.benchmark, column.dataset) for column in board.entry.columns}
         cells |= {Cell(model, benchmark, dataset) for model in models for benchmark, dataset in pairs}
+    flags: dict[Cell, list[str]] = {}
+    for each in (each for several in measured.flags.values() for each in several):
+        flags.setdefault(each.cell, []).append(each.flag.name)
     found: list[dict[str, Any]] = []
     for cell in sorted(cells):
+        names = " ".join(dict.fromkeys(flags.get(cell, []))) or None
         name = catalog.models[cell.model].name if cell.model in catalog.models else None
         result = measured.results.get(cell)
         if result is None:
-            found.append(_record(cell, name, measured.view(cell), None))
+            found.append(_record(cell, name, measured.view(cell), None, None))
             continue
         for score in result.scores:
             view = measured.view(cell, f"{score.metric}@{score.condition}")
-            found.append(_record(cell, name, view, score))
+            found.append(_record(cell, name, view, score, names))
     return found
 
 
-def _record(cell: Cell, name: str | None, view: CellView, score: Score | None) -> dict[str, Any]:
+def _record(
+    cell: Cell, name: str | None, view: CellView, score: Score | None, flags: str | None
+) -> dict[str, Any]:
     result = view.result
     headline = (
         score is not None and result is not None and f"{score.metric}@{score.condition}" == result.headline
@@ -103,6 +110,7 @@ def _record(cell: Cell, name: str | None, view: CellView, score: Score | None) -
         "n": score.n if score else None,
         "correct": score.correct if score else None,
         "reason": view.reason,
+        "flags": flags,
         "key": result.key_digest if result else None,
         "weights_sha256": result.key.weights_sha256 if result else None,
     }

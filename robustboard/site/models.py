@@ -9,6 +9,7 @@ from robustboard.benchmarks.entries import BenchmarkEntry, External
 from robustboard.leaderboard.board import Board, Row
 from robustboard.leaderboard.cells import CellView, Measured
 from robustboard.leaderboard.entries import Column
+from robustboard.leaderboard.flags import Raised
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import DatasetEntry, ModelEntry
 from robustboard.runners.keys import Cell
@@ -54,6 +55,13 @@ class ModelStandings:
     curves: tuple[LineChart, ...]
     """One for each dataset with a protocol that has budgets."""
     standings: tuple[Standing, ...]
+    flags: tuple[Raised, ...] = ()
+    """Sanity flags of all results, in the order of results."""
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether any run looked at the model for sanity flags."""
+        return any(result.facts.checks is not None for result in self.results)
 
     @property
     def derived(self) -> tuple[DerivedCell, ...]:
@@ -125,6 +133,7 @@ def model_standings(
     measured: Measured,
     boards: Iterable[Board],
     middles: Spread,
+    flags: tuple[Raised, ...] = (),
 ) -> ModelStandings:
     """Results and failures of a model, by dataset and benchmark; cells that nobody ran are left out."""
     standings = tuple(Standing(board, row) for board in boards for row in board.rows if row.model == model.id)
@@ -145,7 +154,7 @@ def model_standings(
         chart = _chart(dataset, here)
         if chart is not None:
             charts.append(chart)
-    return ModelStandings(model, tuple(cells), tuple(charts), standings)
+    return ModelStandings(model, tuple(cells), tuple(charts), standings, flags)
 
 
 def _chart(dataset: DatasetEntry, cells: Sequence[ModelCell]) -> LineChart | None:

@@ -13,6 +13,7 @@ from robustboard.leaderboard.board import Board
 from robustboard.leaderboard.cells import Measured
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.reported import Reported, canonical
+from robustboard.runners.flags import MEANINGS
 from robustboard.site import downloads, published
 from robustboard.site.benchmarks import Budgets, benchmark_tables, settings_of
 from robustboard.site.boards import ShownBoard, show_board
@@ -94,7 +95,7 @@ def render(site: SiteInput, environment: Environment) -> dict[str, str]:
     _benchmarks(site, pages)
     _models(site, pages)
     _reported(site, pages, boards)
-    pages.add("method.html", "method.html.j2", metrics=METRICS, settings=_settings(site))
+    pages.add("method.html", "method.html.j2", metrics=METRICS, settings=_settings(site), meanings=MEANINGS)
     _downloads(site, pages)
     pages.add("404.html", "404.html.j2")
     return dict(sorted(pages.found.items()))
@@ -132,10 +133,13 @@ def _models(site: SiteInput, pages: _Pages) -> None:
             measured=site.measured,
             boards=site.boards.values(),
             middles=middles,
+            flags=site.measured.flags.get(model.id, ()),
         )
         all_standings.append(found)
         claims = published.claims(model, names)
-        pages.add(f"m/{model.id}.html", "model.html.j2", found=found, model=model, claims=claims)
+        pages.add(
+            f"m/{model.id}.html", "model.html.j2", found=found, model=model, claims=claims, meanings=MEANINGS
+        )
     pages.add(
         "m/index.html",
         "models.html.j2",

@@ -9,7 +9,7 @@ import pytest
 
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.leaderboard.cells import Measured
-from robustboard.leaderboard.flags import Raised, concerns, cross_flags, raised
+from robustboard.leaderboard.flags import Raised, concerns, cross_flags
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import FlagName, Result, SanityFlag
 from tests.leaderboard.made_up import BUDGETS, World, made, score
@@ -155,7 +155,7 @@ def test_a_models_flags_are_its_results_own_and_those_between_them(attacked: Wor
         pgd,
         attacked.result("sound", "pgd-v1", falling=falling(1)),
     ]
-    flags = raised(measured(attacked, results))
+    flags = measured(attacked, results).flags
     assert set(flags) == {"net"}
     assert [each.flag.name for each in flags["net"]] == ["single-step-stronger", "unbounded-survivors"]
 
@@ -165,7 +165,7 @@ def test_an_outdated_result_doubts_nothing_and_is_not_doubted(attacked: World) -
         attacked.result("net", "fgsm-v1", falling=falling(300)),
         attacked.result("net", "pgd-v1", falling=falling(400), code=99),
     ]
-    assert raised(measured(attacked, results)) == {}
+    assert measured(attacked, results).flags == {}
 
 
 RAISED = [
