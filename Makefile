@@ -8,7 +8,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q -n 2 --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: bench-agreement help leaderboard test test-long lint schemas bench-attacks bench-corruptions clean
+.PHONY: bench-agreement help leaderboard test test-long lint schemas bench-attacks bench-clean bench-corruptions clean
 
 help:
 	@echo "make leaderboard   install, measure the embedded demo, write site/_build/index.html"
@@ -18,6 +18,7 @@ help:
 	@echo "make schemas       rewrite the JSON Schemas under registry/schema"
 	@echo "make bench-agreement do our attacks find what those of other libraries find?"
 	@echo "make bench-attacks our attacks beside those of other libraries, in an environment of their own"
+	@echo "make bench-clean   clean evaluation beside timm's own loop"
 	@echo "make bench-corruptions  our corruptions beside those of other libraries, likewise"
 
 leaderboard: .venv/.installed
@@ -44,6 +45,10 @@ bench-attacks: .venv/.installed-dev
 	@sh tests/system-packages.sh
 	@sh tests/bench/make-peers.sh
 	@OMP_WAIT_POLICY=PASSIVE .venv-peers/bin/python -m tests.bench.attacks $(ARGUMENTS)
+
+bench-clean: .venv/.installed-dev
+	@sh tests/system-packages.sh
+	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m tests.bench.clean $(ARGUMENTS)
 
 bench-corruptions: .venv/.installed-dev
 	@sh tests/bench/imagemagick.sh

@@ -6,7 +6,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from timm.utils.metrics import AverageMeter, accuracy
 from torch import Tensor, nn
 
 from robustboard.runners.evaluate import measure_cell
+from robustboard.runners.procedures import measure
 from robustboard.runners.score import read_result
 from tests.bench.clean_material import Setting
 
@@ -78,21 +79,47 @@ def forget_all(setting: Setting) -> None:
 
 
 def ours(batch: int) -> Loop:
-    """What `robustboard run` does for one cell, from opening the files to the committed result."""
+    """Images to predictions as the runner does it, shard by shard; the share of right ones is the result."""
 
     def loop(setting: Setting) -> int:
-        profile = setting.session.profile.model_copy(update={"batch_size": batch})
-        session = replace(setting.session, profile=profile)
+        session = setting.session
         samples = session.samples(setting.id, setting.spec)
-        measure_cell(session.job(setting.cell, setting.model, samples), session)
-        path = session.workspace.results / f"{setting.cell.name}.json"
-        result = read_result(path, path.name)
-        found = next(each.correct for each in result.scores if each.metric == "clean_accuracy")
-        if found is None:
-            raise ValueError("expected a number of right images in the result")
-        return found
+        job = session.job(setting.cell, setting.model, samples)
+        size, right = job.key.shard_size, 0
+        for start in range(0, setting.images, size):
+            part = range(start, min(start + size, setting.images))
+            images = samples.pixels(part)
+            if part.stop < setting.images:
+                samples.prepare(range(part.stop, min(part.stop + size, setting.images)))
+            table = measure(
+                job.benchmark.procedure,
+                job.setting,
+                classifier=job.network,
+                classes=job.classes,
+                images=images,
+                labels=samples.labels[part.start : part.stop].copy(),
+                ids=samples.ids[part.start : part.stop],
+                key=job.key,
+                batch_size=batch,
+                device="cpu",
+            )
+            right += int((table.column("predicted") == table.column("label")).sum())
+        return right
 
     return loop
+
+
+def whole_cell(setting: Setting) -> int:
+    """All that `robustboard run` does for a cell: a look at the model, store, scores, intervals as well."""
+    session = setting.session
+    samples = session.samples(setting.id, setting.spec)
+    measure_cell(session.job(setting.cell, setting.model, samples), session)
+    path = session.workspace.results / f"{setting.cell.name}.json"
+    result = read_result(path, path.name)
+    found = next(each.correct for each in result.scores if each.metric == "clean_accuracy")
+    if found is None:
+        raise ValueError("expected a number of right images in the result")
+    return found
 
 
 meter: Callable[[], Any] = AverageMeter
