@@ -9,8 +9,9 @@ from typing import Any
 from robustboard.benchmarks.entries import Cascade
 from robustboard.leaderboard.cells import CellView, Measured
 from robustboard.leaderboard.entries import BoardEntry, Column
-from robustboard.leaderboard.flags import Raised, concerns
+from robustboard.leaderboard.flags import RELATIVE, Raised, concerns
 from robustboard.runners.flags import percent
+from robustboard.runners.keys import Cell
 from robustboard.runners.record import Score
 
 RANDOM = "its answers change from pass to pass"
@@ -39,6 +40,8 @@ class Flagged:
     """What ranks the row instead of its own number; None where nothing lower is known."""
     unranked: str | None = None
     """Why the flags keep the row from being ranked."""
+    doubted: frozenset[str] = frozenset()
+    """Ids of the columns whose number is not to be believed."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,7 +55,7 @@ class Flagged:
             return ""
         words = ", ".join(self.names)
         if self.known is not None and self.known.score.value is not None:
-            words += f"; ranked by {percent(self.known.score.value)} ({self.known.benchmark})"
+            words += f"; worst known {percent(self.known.score.value)} ({self.known.benchmark})"
         return f"! {words}"
 
     def as_data(self) -> dict[str, Any]:
@@ -75,7 +78,7 @@ def judge_row(
     if not raised_here:
         return Flagged()
     found: dict[Raised, None] = {}
-    doubted = False
+    doubted: set[str] = set()
     for column, view in zip(entry.columns, cells, strict=True):
         if column.derive is not None or view.score is None:
             continue
@@ -83,18 +86,25 @@ def judge_row(
         if averages(column, measured):
             here = tuple(each for each in here if each.flag.name != "non-deterministic")
         found.update(dict.fromkeys(here))
-        doubted = doubted or (column.id == entry.order and bool(here))
+        lower = worst_known(model, column, view, measured) if here else None
+        cell = Cell(model, column.benchmark, column.dataset)
+        if lower is not None or any(_absolute(each, cell) for each in here):
+            doubted.add(column.id)
     order = entry.order_column
     view = cells[entry.columns.index(order)]
     random = any(
         each.flag.name == "non-deterministic" and each.cell.dataset == order.dataset for each in raised_here
     )
     unranked = f"{order.title}: {RANDOM}" if random and not averages(order, measured) else None
-    return Flagged(
-        tuple(found),
-        worst_known(model, order, view, measured) if doubted and not unranked else None,
-        unranked,
-    )
+    known = worst_known(model, order, view, measured) if order.id in doubted else None
+    return Flagged(tuple(found), known, unranked, frozenset(doubted))
+
+
+def _absolute(each: Raised, cell: Cell) -> bool:
+    """Whether a flag doubts a cell's number even where no lower one is known."""
+    if each.flag.condition is None:
+        return True
+    return each.cell == cell and each.flag.name not in RELATIVE
 
 
 def averages(column: Column, measured: Measured) -> bool:

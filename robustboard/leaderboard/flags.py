@@ -10,6 +10,8 @@ from robustboard.runners.flags import BLACK_BOX, IMAGES, MARGIN, SINGLE_STEP, co
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import FlagName, Result, SanityFlag
 
+RELATIVE: frozenset[FlagName] = frozenset({"single-step-stronger", "black-box-stronger"})
+"""Flags by which one attack wins over others: they doubt the others' numbers, not the lowest one."""
 STEP_IMAGES = 3
 """Images by which a single step must win over many, besides the margin."""
 
@@ -155,7 +157,8 @@ def _cell(result: Result) -> Cell:
 def concerns(raised_here: Iterable[Raised], dataset: str, metric: str, condition: str) -> tuple[Raised, ...]:
     """The flags that cast doubt on one score of a model: about the model, this budget or the whole norm.
 
-    A score over all budgets (its condition is the norm alone) is doubted by every flag of the norm.
+    A score over all budgets (its condition is the norm alone) is doubted by every flag of the norm but
+    those by which another attack wins at one of them.
     Accuracy on clean and noisy images is doubted by random answers alone.
     """
     here = [each for each in raised_here if each.cell.dataset == dataset and doubts([each.flag])]
@@ -165,7 +168,7 @@ def concerns(raised_here: Iterable[Raised], dataset: str, metric: str, condition
     found = []
     for each in here:
         where = each.flag.condition
-        whole = where is None or where == f"{norm} unbounded"
-        if whole or where == condition or (not budget and where is not None and where.startswith(f"{norm} ")):
+        within = not budget and str(where).startswith(f"{norm} ") and each.flag.name not in RELATIVE
+        if within or where in (None, condition, f"{norm} unbounded"):
             found.append(each)
     return tuple(found)

@@ -9,6 +9,7 @@ from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.leaderboard.board import Board, Row
 from robustboard.leaderboard.cells import CellView
 from robustboard.leaderboard.entries import Column
+from robustboard.leaderboard.flags import Raised
 from robustboard.leaderboard.statistics import shades
 from robustboard.site import numerals
 from robustboard.site.charts import LineChart, Series, line_chart
@@ -27,6 +28,8 @@ class ShownCell:
 
     view: CellView
     shade: int | None
+    doubted: bool = False
+    """Whether a sanity flag says that the number is not to be believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +102,20 @@ def first_place(board: Board, column: str | None = None) -> FirstPlace:
 def show_board(board: Board, benchmarks: Mapping[str, BenchmarkEntry]) -> ShownBoard:
     """Shades, headings and sentences of a board."""
     columns = []
-    for place in range(len(board.entry.columns)):
-        views = [row.cells[place] for row in board.rows]
+    for place, column in enumerate(board.entry.columns):
+        views = [row.cells[place] for row in board.rows if column.id not in row.flagged.doubted]
         margins = [view.margin for view in views if view.margin is not None]
-        columns.append(shades([view.value for view in views], margins or [0.0], HEAT_STEPS))
-    rows = tuple(
-        ShownRow(row, tuple(ShownCell(view, columns[place][index]) for place, view in enumerate(row.cells)))
-        for index, row in enumerate(board.rows)
-    )
+        columns.append(iter(shades([view.value for view in views], margins or [0.0], HEAT_STEPS)))
+    rows = []
+    for row in board.rows:
+        cells = []
+        for column, found, view in zip(board.entry.columns, columns, row.cells, strict=True):
+            doubted = column.id in row.flagged.doubted
+            cells.append(ShownCell(view, None if doubted else next(found), doubted))
+        rows.append(ShownRow(row, tuple(cells)))
     return ShownBoard(
         board=board,
-        rows=rows,
+        rows=tuple(rows),
         groups=_groups(board.entry.columns),
         first=first_place(board),
         reasons=_reasons(board),
@@ -142,12 +148,16 @@ def _reasons(board: Board) -> tuple[str, ...]:
 
 def _doubts(row: Row) -> Iterator[str]:
     """What sanity flags say of a row, a line each."""
+    worst: dict[str, Raised] = {}
     for each in row.flagged.flags:
-        yield f"flagged {each.flag.name} under {each.cell.benchmark}: {each.flag.reason}"
+        if each.flag.name not in worst or each.flag.value > worst[each.flag.name].flag.value:
+            worst[each.flag.name] = each
+    for name, each in worst.items():
+        yield f"Flagged, {name}: {each.flag.reason}"
     known = row.flagged.known
     if known is not None:
         value = f"{numerals.value(known.score)} % under {known.benchmark}"
-        yield f"flagged, so ranked by the worst known number: {value}"
+        yield f"Worst known number, which counts for the rank: {value}"
 
 
 def _board_curve(board: Board, benchmarks: Mapping[str, BenchmarkEntry]) -> LineChart | None:

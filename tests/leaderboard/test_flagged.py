@@ -156,7 +156,10 @@ def test_data_and_text_say_what_is_doubted_and_what_ranks(attacked: World) -> No
     ]
     found = board(attacked, results, PGD, order="pgd")
     assert found.text_headings() == ("rank", "model", "PGD", "flags")
-    assert [row[-1] for row in found.text_rows()] == ["", "! unbounded-survivors; ranked by 25.0 % (full-v1)"]
+    assert [row[-1] for row in found.text_rows()] == [
+        "",
+        "! unbounded-survivors; worst known 25.0 % (full-v1)",
+    ]
     first, second = found.as_data()["rows"]
     assert (first["flags"], first["ranked_by"]) == ([], None)
     (only,) = second["flags"]
@@ -170,3 +173,13 @@ def test_a_control_is_shown_and_never_ranked(attacked: World) -> None:
     found = board(attacked, [pgd(attacked, "masked", 450), pgd(attacked, "better", 300)], PGD, order="pgd")
     assert standings(found) == [("better", 1), ("masked", None)]
     assert found.rows[1].unranked == "a control, not a contender"
+
+
+def test_a_number_is_doubted_where_a_lower_one_is_known_or_the_attack_itself_failed(attacked: World) -> None:
+    """Square's own number, the lowest, stands; PGD, which it beats, does not."""
+    square = {"id": "square", "title": "Square", "benchmark": "square-v1", "dataset": "squares"}
+    results = [pgd(attacked, "net", 450), attacked.result("net", "square-v1", falling=falling(150))]
+    (row,) = board(attacked, results, PGD, square, order="pgd").rows
+    assert row.flagged.doubted == {"pgd"}
+    alone = board(attacked, [pgd(attacked, "net", 450, UNBOUNDED)], PGD, AREA, order="pgd").rows[0]
+    assert alone.flagged.doubted == {"pgd", "area"}

@@ -200,7 +200,6 @@ RAISED = [
                 "non-deterministic",
                 "softmax-output",
                 "not-falling",
-                "black-box-stronger",
                 "unbounded-survivors",
             ],
         ),
