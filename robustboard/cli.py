@@ -97,7 +97,7 @@ def options(
 
 @app.command()
 def demo(context: typer.Context, *, quiet: Annotated[bool, typer.Option("--quiet")] = False) -> None:
-    """Train and measure four small digit classifiers, then write the site.
+    """Train and measure four small digit classifiers and a control, then write the site.
 
     Needs no GPU, token or network; two to three minutes on two cores. Works in runs/demo.
 

@@ -311,6 +311,9 @@ def show_board(content: Content, name: str | None, *, as_json: bool) -> None:
         return
     for board in chosen:
         console.out_table(board.text_headings(), board.text_rows(), title=board.entry.name)
+        for row in board.rows:
+            for each in row.flagged.flags:
+                console.say(f"flagged {row.model}: {each.flag.name}: {each.flag.reason}")
         if board.waiting:
             console.say(f"not measured yet: {', '.join(board.waiting)}")
     if not chosen:

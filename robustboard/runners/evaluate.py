@@ -15,7 +15,7 @@ from robustboard.benchmarks.entries import Attack, Cascade, External, WorstCase
 from robustboard.runners import facts, sanity
 from robustboard.runners.device import forget_peak_memory
 from robustboard.runners.external import IN_MEMORY
-from robustboard.runners.flags import is_random
+from robustboard.runners.flags import flagged, is_random
 from robustboard.runners.grouping import Grouped
 from robustboard.runners.inputs import Pixels
 from robustboard.runners.keys import Cell
@@ -86,7 +86,7 @@ def measure_cell(job: Job, session: Session) -> Outcome:
     session.store.set_current(name_of(result), job.key)
     write_result(session.workspace, result)
     part = "" if result.complete else f" of {result.images}, so partial and never ranked"
-    told = f"{headline(result)} on {result.evaluated} images{part}, key {digest[:12]}"
+    told = f"{headline(result)} on {result.evaluated} images{part}{flagged(result.flags)}, key {digest[:12]}"
     return Outcome("ok", told) if todo else Outcome("skipped", f"measured already: {told}")
 
 

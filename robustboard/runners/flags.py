@@ -72,6 +72,12 @@ def doubts(flags: Sequence[SanityFlag]) -> tuple[SanityFlag, ...]:
     return tuple(flag for flag in flags if flag.name not in NOTES)
 
 
+def flagged(flags: Sequence[SanityFlag]) -> str:
+    """`, flagged zero-gradients` for one line about a result; nothing without doubts."""
+    names = dict.fromkeys(flag.name for flag in doubts(flags))
+    return f", flagged {' and '.join(names)}" if names else ""
+
+
 def in_order(flags: Sequence[SanityFlag]) -> tuple[SanityFlag, ...]:
     """Flags in the order of their names, then as they came."""
     names = list(get_args(FlagName))

@@ -27,6 +27,7 @@ from robustboard.runners.flags import (
     NOTES,
     classes_needed,
     doubts,
+    flagged,
     flags,
     in_order,
     is_random,
@@ -106,6 +107,7 @@ def ladder(low: Sequence[str], high: Sequence[str]) -> dict[str, Sequence[str]]:
 
 
 FALLING = table(100, ladder(["pgd"] * 10, ["pgd"] * 20))
+FALLING_CASCADE = table(100, ladder(["apgd-targeted"] * 10, ["apgd-targeted"] * 20))
 
 
 def of_model(procedure: Procedure = PGD, made: PredictionTable = FALLING, **changes: Any) -> list[SanityFlag]:
@@ -298,3 +300,10 @@ def test_the_order_of_shards_and_a_resumption_never_change_a_flag(parts: list[Ch
     straight = raised(auto, made, Checks.worst(parts))
     assert raised(auto, made, Checks.worst(shuffled)) == straight
     assert raised(auto, made, again) == straight
+
+
+def test_one_line_names_the_doubts_and_no_notes() -> None:
+    found = of_model(cascade("apgd-targeted"), FALLING_CASCADE, classes=4, softmax=True, inner_gradients=True)
+    assert [flag.name for flag in found] == ["softmax-output", "inner-gradients", "few-classes"]
+    assert flagged(found) == ", flagged softmax-output and inner-gradients"
+    assert flagged(found[-1:]) == flagged([]) == ""
