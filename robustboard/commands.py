@@ -312,7 +312,7 @@ def show_board(content: Content, name: str | None, *, as_json: bool) -> None:
     for board in chosen:
         console.out_table(board.text_headings(), board.text_rows(), title=board.entry.name)
         for row in board.rows:
-            for each in row.flagged.flags:
+            for each in row.flagged.worst:
                 console.say(f"flagged {row.model}: {each.flag.name}: {each.flag.reason}")
         if board.waiting:
             console.say(f"not measured yet: {', '.join(board.waiting)}")

@@ -49,6 +49,15 @@ class Flagged:
         return tuple(dict.fromkeys(each.flag.name for each in self.flags))
 
     @property
+    def worst(self) -> tuple[Raised, ...]:
+        """Of each name the flag that went farthest."""
+        found: dict[str, Raised] = {}
+        for each in self.flags:
+            if each.flag.name not in found or each.flag.value > found[each.flag.name].flag.value:
+                found[each.flag.name] = each
+        return tuple(found.values())
+
+    @property
     def text(self) -> str:
         """All in one phrase for a plain table; empty without flags."""
         if not self.flags:

@@ -37,6 +37,8 @@ class _Shot:
     n: int
     steady: float
     """Images that stand after all attacks with gradients, where others took part as well."""
+    known: bool
+    """Whether the result says itself that an attack without gradients won."""
 
     @property
     def value(self) -> float:
@@ -121,7 +123,7 @@ def _shots(result: Result, metric: str, prefix: str) -> Iterator[tuple[str, _Sho
             continue
         condition = f"linf {score.condition.removeprefix(prefix)}" if prefix else score.condition
         steady = score.correct + late.get(score.condition, 0.0) * score.n
-        yield condition, _Shot(_cell(result), score.correct, score.n, steady)
+        yield condition, _Shot(_cell(result), score.correct, score.n, steady, score.condition in late)
 
 
 def _compare(
@@ -135,7 +137,8 @@ def _compare(
         return
     kind = "one step" if name == "single-step-stronger" else "no gradient"
     for shot in many:
-        if counts_as_more(shot.correct - weak.correct, shot.n, images):
+        said = shot.known and name == "black-box-stronger"
+        if not said and counts_as_more(shot.correct - weak.correct, shot.n, images):
             yield (
                 shot.cell,
                 SanityFlag(

@@ -9,7 +9,6 @@ from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.leaderboard.board import Board, Row
 from robustboard.leaderboard.cells import CellView
 from robustboard.leaderboard.entries import Column
-from robustboard.leaderboard.flags import Raised
 from robustboard.leaderboard.statistics import shades
 from robustboard.site import numerals
 from robustboard.site.charts import LineChart, Series, line_chart
@@ -148,12 +147,8 @@ def _reasons(board: Board) -> tuple[str, ...]:
 
 def _doubts(row: Row) -> Iterator[str]:
     """What sanity flags say of a row, a line each."""
-    worst: dict[str, Raised] = {}
-    for each in row.flagged.flags:
-        if each.flag.name not in worst or each.flag.value > worst[each.flag.name].flag.value:
-            worst[each.flag.name] = each
-    for name, each in worst.items():
-        yield f"Flagged, {name}: {each.flag.reason}"
+    for each in row.flagged.worst:
+        yield f"Flagged, {each.flag.name}: {each.flag.reason}"
     known = row.flagged.known
     if known is not None:
         value = f"{numerals.value(known.score)} % under {known.benchmark}"

@@ -12,8 +12,9 @@ from robustboard.leaderboard.entries import Column
 from robustboard.leaderboard.flags import Raised
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import DatasetEntry, ModelEntry
+from robustboard.runners.flags import MEANINGS
 from robustboard.runners.keys import Cell
-from robustboard.runners.record import Result
+from robustboard.runners.record import FlagName, Result
 from robustboard.site.charts import UNIT_AXIS, LineChart, Series, Whisker, line_chart, middle_half
 from robustboard.site.curves import BUDGET_AXIS, curves, whisker
 
@@ -57,6 +58,14 @@ class ModelStandings:
     standings: tuple[Standing, ...]
     flags: tuple[Raised, ...] = ()
     """Sanity flags of all results, in the order of results."""
+
+    @property
+    def flags_by_name(self) -> dict[FlagName, list[Raised]]:
+        """Name → the places where that flag was raised."""
+        found: dict[FlagName, list[Raised]] = {}
+        for each in sorted(self.flags, key=lambda each: list(MEANINGS).index(each.flag.name)):
+            found.setdefault(each.flag.name, []).append(each)
+        return found
 
     @property
     def looked_at(self) -> bool:

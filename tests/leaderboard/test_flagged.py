@@ -181,5 +181,6 @@ def test_a_number_is_doubted_where_a_lower_one_is_known_or_the_attack_itself_fai
     results = [pgd(attacked, "net", 450), attacked.result("net", "square-v1", falling=falling(150))]
     (row,) = board(attacked, results, PGD, square, order="pgd").rows
     assert row.flagged.doubted == {"pgd"}
+    assert [each.flag.value for each in row.flagged.worst] == [0.5]
     alone = board(attacked, [pgd(attacked, "net", 450, UNBOUNDED)], PGD, AREA, order="pgd").rows[0]
     assert alone.flagged.doubted == {"pgd", "area"}
