@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from robustboard.benchmarks.entries import BenchmarkEntry
+from robustboard.benchmarks.entries import BenchmarkEntry, DetectionSetting
 from robustboard.registry.catalog import Catalog
 from robustboard.runners import score
 from robustboard.runners.keys import Cell, Keys
@@ -42,21 +42,28 @@ def _stale(key: RunKey, keys: Keys) -> str | None:
     return score.outdated(key, keys)
 
 
+def _images(cell: Cell, catalog: Catalog, benchmarks: Mapping[str, BenchmarkEntry]) -> tuple[str, str | None]:
+    """The sets that a result's fingerprint is of: its dataset, and the one out of distribution beside it."""
+    setting = benchmarks[cell.benchmark].setting_for(catalog.dataset(cell.dataset))
+    return cell.dataset, setting.out_of_distribution if isinstance(setting, DetectionSetting) else None
+
+
 def outdated(
     results: Mapping[Cell, Result], catalog: Catalog, benchmarks: Mapping[str, BenchmarkEntry]
 ) -> dict[Cell, str]:
     """Cells whose result was measured on something else than what the entries say now, with the reason.
 
-    Also the odd ones out of a dataset: whole results on other image bytes than most.
+    Also the odd ones out of a dataset: whole results on other image bytes than most. Results of
+    detection are compared with those that tell the same two sets apart.
     """
     keys = Keys(catalog, benchmarks)
     stale = {cell: reason for cell, result in results.items() if (reason := _stale(result.key, keys))}
     current = {cell: result for cell, result in results.items() if cell not in stale and result.complete}
-    prints: dict[str, Counter[str]] = {}
+    prints: dict[tuple[str, str | None], Counter[str]] = {}
     for cell, result in current.items():
-        prints.setdefault(cell.dataset, Counter())[result.key.data_fingerprint] += 1
+        prints.setdefault(_images(cell, catalog, benchmarks), Counter())[result.key.data_fingerprint] += 1
     for cell, result in current.items():
-        counts = prints[cell.dataset].most_common(2)
+        counts = prints[_images(cell, catalog, benchmarks)].most_common(2)
         if len(counts) < 2:  # noqa: PLR2004 - one fingerprint agrees with itself
             continue
         (first, most), (_, second) = counts

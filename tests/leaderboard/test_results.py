@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from robustboard import jsons
+from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.errors import StoreError
-from robustboard.leaderboard.results import read_results
-from robustboard.runners.keys import Cell
+from robustboard.leaderboard.results import outdated, read_results
+from robustboard.runners.keys import Cell, Keys
 from robustboard.runners.record import Result, Subset
+from tests.leaderboard.made_up import made
 
 
 def put(folder: Path, result: Result, name: str | None = None) -> Path:
@@ -56,3 +58,37 @@ def test_a_damaged_file_is_refused_by_name(world: Any, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"correct": 500', b'"correct": 501'))
     with pytest.raises(StoreError, match=r"clean-v1--squares\.json"):
         read_results([tmp_path])
+
+
+def test_a_detection_result_is_on_other_bytes_than_its_dataset_and_yet_current(world: Any) -> None:
+    """Its fingerprint is that of two sets together, so it is compared with its like alone."""
+    world.add_dataset("strangers", size=300)
+    made_of = {
+        "id": "detection-v1",
+        "name": "Shapes or strangers",
+        "summary": "Telling strangers from shapes.",
+        "procedure": {
+            "kind": "out-of-distribution",
+            "settings": [{"datasets": ["squares"], "out_of_distribution": "strangers"}],
+        },
+        "source": "made up",
+        "added": "2026-01-31",
+    }
+    world.benchmarks["detection-v1"] = made(BenchmarkEntry, made_of)
+    for name in ("one", "two", "odd"):
+        world.add_model(name)
+    keys = Keys(world.catalog, world.benchmarks)
+    results = {Cell(name, "clean-v1", "squares"): world.result(name) for name in ("one", "two", "odd")}
+    for name, fingerprint in (("one", "7"), ("two", "7"), ("odd", "8")):
+        cell = Cell(name, "detection-v1", "squares")
+        key = keys.key(
+            cell,
+            weights_sha256="1" * 64,
+            data_fingerprint=fingerprint * 64,
+            precision="float32",
+            subset=None,
+            software={"torch": "2.10"},
+        )
+        results[cell] = world.result(name).model_copy(update={"key": key})
+    stale = outdated(results, world.catalog, world.benchmarks)
+    assert list(stale) == [Cell("odd", "detection-v1", "squares")]
