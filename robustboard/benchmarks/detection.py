@@ -100,7 +100,8 @@ def fpr_at_recall(
         inside: (n,) anomaly scores.
         outside: (m,) anomaly scores.
         rule: closest: the distinct threshold whose recall is nearest to the wanted one, the higher
-            recall on a tie (Hendrycks et al. 2019, "Deep Anomaly Detection with Outlier Exposure");
+            recall on a tie; of several with that recall the loosest, but the strictest where it is 1
+            (the code of Hendrycks et al. 2019, "Deep Anomaly Detection with Outlier Exposure");
             first: the strictest threshold that reaches it (OpenOOD).
         positive: Whose recall is held; `in` is the convention of Liang et al. 2018 (ODIN).
         recall: Wanted recall, in (0, 1].
@@ -112,7 +113,8 @@ def fpr_at_recall(
     else:
         gap = np.abs(found - recall)
         best = found[np.flatnonzero(gap == gap.min())].max()
-        chosen = int(np.argmax(found == best))
+        same = np.flatnonzero(found == best)
+        chosen = int(same[0] if best == 1 else same[-1])
     return float(points.false[chosen] / points.false[-1])
 
 

@@ -78,10 +78,18 @@ def test_both_rules_pick_a_threshold_of_the_roc_curve(
     first = detection.fpr_at_recall(*arrays, rule="first", positive=positive)
     assert first == pytest.approx(false[np.argmax(true >= 0.95)])
     gap = np.abs(true - 0.95)
-    nearest = [
-        (-recall, fpr) for recall, fpr, each in zip(true, false, gap, strict=True) if each <= gap.min()
-    ]
-    assert detection.fpr_at_recall(*arrays, positive=positive) == pytest.approx(min(nearest)[1])
+    best = true[gap <= gap.min()].max()
+    shares = false[true == best]
+    expected = shares.min() if best == 1 else shares.max()
+    assert detection.fpr_at_recall(*arrays, positive=positive) == pytest.approx(expected)
+
+
+def test_of_thresholds_with_the_nearest_recall_the_loosest_counts() -> None:
+    """As in the code of Outlier Exposure: 19 of 20 outside found, then two images inside before the last."""
+    outside = np.array([*range(30, 49), 1.0])
+    inside = np.array([20.0, 10.0, 0.0, -1.0])
+    assert detection.fpr_at_recall(inside, outside) == 0.5
+    assert detection.fpr_at_recall(inside, outside, rule="first") == 0.0
 
 
 @pytest.mark.parametrize(
