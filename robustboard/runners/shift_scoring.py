@@ -48,6 +48,10 @@ def calibration_scores(columns: Columns, steps: Sequence[Condition]) -> list[Sco
         ("rms_calibration_error_published", _published_rms),
         ("aurra", calibration.aurra),
     ):
+        if statistic is _published_rms and n < 2 * calibration.RMS_BIN:
+            reason = f"it leaves the last bin out, and {n} images make a single one"
+            found.append(undefined(metric, CLEAN, n, reason))
+            continue
         error = _bootstrap(n, lambda rows, of=statistic: of(confidence[rows], right[rows]))  # type: ignore[misc]  # a default binds the loop's function
         found.append(
             normal(metric, CLEAN, statistic(confidence, right), error=error, n=n, interval="bootstrap-95")

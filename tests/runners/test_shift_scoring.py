@@ -105,6 +105,19 @@ def test_clean_predictions_are_judged_for_calibration(logits: tuple[Logits, npt.
     assert 0 < (error.value or 0) < 0.5
 
 
+def test_the_published_rms_error_of_one_bin_is_undefined(
+    logits: tuple[Logits, npt.NDArray[np.int64]],
+) -> None:
+    """The published code leaves the last bin out: of one bin nothing is left, which is not an error of 0."""
+    found, labels = logits
+    clean = Clean(kind="clean", settings=(SCOPE,))
+    few = scored(clean, rows("clean", found[:199], labels[:199]))
+    assert few["rms_calibration_error_published@clean"].status == "undefined"
+    assert (few["rms_calibration_error@clean"].value or 0) > 0
+    enough = scored(clean, rows("clean", found[:200], labels[:200]))
+    assert (enough["rms_calibration_error_published@clean"].value or 0) > 0
+
+
 def test_results_without_outputs_have_no_calibration(logits: tuple[Logits, npt.NDArray[np.int64]]) -> None:
     found, labels = logits
     named = scored(Clean(kind="clean", settings=(SCOPE,)), rows("clean", found, labels, outputs=None))
