@@ -48,7 +48,7 @@ def worst_case(
     At each budget an image carries the row of the first part, in the order given, that breaks it,
     and as attack that part's benchmark and attack (`pgd-v1 pgd`). Where no part breaks it, it
     carries the row of the part that leaves it least sure of its class; its status is `no-gradient`
-    only where every part says so.
+    only where every part that moved it says so.
 
     Raises StoreError when parts disagree on the clean predictions or lack a sample, and CellError
     `missing` when no part has one of the budgets.
@@ -92,7 +92,10 @@ def _join(step: Condition, parts: Mapping[str, PredictionTable]) -> PredictionTa
         return np.stack([table.column(column) for table in tables])[chosen, rows]
 
     statuses = np.stack([table.column("status") for table in tables])
-    blind = (statuses == "no-gradient").all(axis=0)
+    # A set handed in has no image of some samples: their rows, moved nowhere, tell of no attack either.
+    still = right & (np.stack([table.column("distance") for table in tables]) == 0)
+    unseen = statuses == "no-gradient"
+    blind = unseen.any(axis=0) & (unseen | still).all(axis=0)
     status = np.where(
         blind, "no-gradient", np.where(picked("status") == "no-gradient", "ok", picked("status"))
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from robustboard.benchmarks.entries import (
 from robustboard.errors import CellError, StoreError
 from robustboard.registry.entries import FilePin
 from robustboard.runners.keys import Cell, Keys
-from robustboard.runners.predictions import PredictionTable
+from robustboard.runners.predictions import SCHEMA, PredictionTable
 from robustboard.runners.score import read_result
 from robustboard.runners.worst_case import worst_case
 from tests.runners.readers import result_file, run
@@ -107,6 +108,19 @@ def test_a_standing_image_carries_the_row_of_the_run_that_left_it_least_sure() -
         "two-v1": part([True], [True], "square", confidence=0.6),
     }
     assert joined(parts, 1).column("confidence").tolist() == [pytest.approx(0.6)]
+
+
+def test_a_set_without_an_image_of_a_sample_does_not_say_that_it_was_attacked() -> None:
+    """A blind model gains no robust accuracy by a set handed in that leaves its images out."""
+    blind = part([True, True], [True, True], "pgd", status="no-gradient")
+    other = part([True, True], [True, True], "external")
+    names = other.table.schema.names
+    unmoved = pa.array(np.array([0, 0, 0, 0.1], np.float32))  # the set holds the second image only
+    other = PredictionTable(
+        other.table.set_column(names.index("distance"), SCHEMA.field("distance"), unmoved)
+    )
+    found = joined({"one-v1": blind, "external-v1": other}, 2)
+    assert found.column("status").tolist() == ["no-gradient", "ok"]
 
 
 @pytest.mark.parametrize(("second", "status"), [("no-gradient", "no-gradient"), ("ok", "ok")])
