@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,6 +28,9 @@ LATER_IN_SOURCES = frozenset({"group_column", "group_from", "only_declared"})
 
 LIBRARIES: dict[str, tuple[str, ...]] = {"timm": ("torch", "timm"), "open_clip": ("torch", "open_clip_torch")}
 """Loader → distributions whose code computes the outputs; plugins count as torch alone."""
+
+CORRUPTING = ("numba", "numpy", "opencv-python-headless", "pillow", "scipy")
+"""Distributions whose code corrupts images in memory: draws, filters, affine maps, JPEG."""
 
 
 class Sidecar(Frozen):
@@ -89,8 +95,23 @@ def labels_digest(space: LabelSpace, chosen: ClassSubset | ClassGroups | None = 
 
 def software(entry: ModelEntry) -> dict[str, str]:
     """Library → major.minor version, for those whose code computes the outputs of this model."""
-    names = LIBRARIES.get(entry.loader, ("torch",))
-    return {name: ".".join(metadata.version(name).split("+")[0].split(".")[:2]) for name in names}
+    return {name: _minor(name) for name in LIBRARIES.get(entry.loader, ("torch",))}
+
+
+@cache
+def corrupting_software() -> Mapping[str, str]:
+    """Library → major.minor version, for those whose code corrupts images; without those not installed."""
+    found = {}
+    for name in CORRUPTING:
+        try:
+            found[name] = _minor(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return MappingProxyType(found)
+
+
+def _minor(distribution: str) -> str:
+    return ".".join(metadata.version(distribution).split("+")[0].split(".")[:2])
 
 
 def recipe_digest(entry: ModelEntry) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from robustboard import jsons
 from robustboard.benchmarks.entries import (
     BenchmarkEntry,
+    Corruption,
     DetectionSetting,
     External,
     Ladder,
@@ -146,6 +147,8 @@ class Keys:
         }
         dataset_digest, labels_digest = self._dataset(cell.dataset)
         benchmark = self.benchmarks[cell.benchmark]
+        if isinstance(benchmark.procedure, Corruption) and benchmark.procedure.images == "in-memory":
+            own_software = {**own_software, **identity.corrupting_software()}
         return RunKey.model_validate(
             {
                 "code": CODE_VERSION,

@@ -51,7 +51,7 @@ class RunKey(Frozen):
     shard_size: int
     subset: Subset | None = None
     software: dict[str, str]
-    """Library → major.minor version, for those whose code computes the outputs."""
+    """Library → major.minor version, for those whose code computes the outputs or corrupts the images."""
     parts: dict[str, str] = Field(default_factory=dict)
     """Benchmark → digest of its run key, for the runs that a worst case is joined from."""
 

@@ -197,6 +197,34 @@ def test_every_part_that_can_change_a_number_changes_the_key(
     assert len({key.digest for key in keys}) == len(keys)
 
 
+def test_libraries_that_corrupt_images_change_the_keys_of_runs_that_do_so(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B063: another OpenCV or Pillow may give other pixels; stored images are what their files hold."""
+    entry = place.benchmarks["pgd-v1"].model_dump(mode="python")
+    for name, images, more in (
+        ("made-v1", "in-memory", {}),
+        ("stored-v1", "stored", {"stored": "digits-train"}),
+    ):
+        entry |= {
+            "id": name,
+            "procedure": {
+                "kind": "corruption",
+                "variant": "cifar",
+                "images": images,
+                "corruptions": ("fog",),
+                "settings": ({"datasets": ("digits",), **more},),
+            },
+        }
+        place.benchmarks[name] = BenchmarkEntry.model_validate(entry)
+    cells = [Cell("tiny", name, "digits") for name in ("made-v1", "stored-v1", "pgd-v1")]
+    before = [place.key(cell) for cell in cells]
+    assert {"numba", "numpy", "opencv-python-headless", "pillow", "scipy"} <= before[0].software.keys()
+    monkeypatch.setattr("robustboard.runners.identity.corrupting_software", lambda: {"pillow": "99.0"})
+    changed = [place.key(cell) != key for cell, key in zip(cells, before, strict=True)]
+    assert changed == [True, False, False]
+
+
 def test_what_changed_since_a_key_was_made_is_named(place: Place) -> None:
     key = place.key(CELL)
     keys = Keys(place.catalog, place.benchmarks)
