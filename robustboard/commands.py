@@ -233,7 +233,10 @@ def _measure(
 
 
 def demo(content: Content, *, quiet: bool) -> int:
-    """Measure the models trained here on the digits in runs/demo, then write the site with them."""
+    """Measure the models trained here on the digits in runs/demo, then write the site with them.
+
+    Controls are left out: their committed results stand.
+    """
     from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
 
     place = content.workspace
@@ -242,6 +245,7 @@ def demo(content: Content, *, quiet: bool) -> int:
         m.id
         for m in content.catalog.models.values()
         if m.source.kind == "trained-here"
+        and not m.control
         and m.label_space == content.catalog.dataset(DEMO_DATASET).label_space
     ]
     wanted = Wanted(models, DEMO_BENCHMARKS, [DEMO_DATASET], "cpu")
