@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterable
 
 from robustboard.benchmarks.conditions import conditions
-from robustboard.benchmarks.entries import Attack, Cascade, External, WorstCase
+from robustboard.benchmarks.corruptions.parameters import FROST
+from robustboard.benchmarks.entries import Attack, Cascade, Corruption, External, WorstCase
 from robustboard.runners import facts, sanity
 from robustboard.runners.device import forget_peak_memory
 from robustboard.runners.external import IN_MEMORY
@@ -147,6 +148,9 @@ def _judged(job: Job) -> dict[str, str]:
     procedure = job.benchmark.procedure
     if isinstance(procedure, External) and job.attacked is not None:
         return job.attacked.facts(procedure.made_by)
+    if isinstance(procedure, Corruption) and procedure.images == "in-memory":
+        frost = f"; frost: {FROST}, not the authors' pictures" if "frost" in procedure.corruptions else ""
+        return {"corruptions": f"made in memory from 8-bit pixels{frost}"}
     return {"encoding": IN_MEMORY} if isinstance(procedure, Attack | Cascade) else {}
 
 

@@ -94,6 +94,17 @@ def corruption(place: Place, images: str, **setting: str) -> Cell:
     )
 
 
+def test_a_run_with_own_frost_says_so(place: Place) -> None:
+    """Frost drawn here is not that of ImageNet-C; whoever compares numbers must see it in the record."""
+    levels(place, SHOWN, SHOWN)
+    cell = corruption(place, "in-memory")
+    assert "frost" not in result(place, cell).facts.preparation["corruptions"]
+    procedure = place.benchmarks[cell.benchmark].procedure.model_dump()
+    procedure |= {"corruptions": ("frost",), "normaliser": None}
+    frosty = protocol(place, "frost-v1", procedure)
+    assert "robustboard-frost/1" in result(place, frosty).facts.preparation["corruptions"]
+
+
 def test_corruptions_in_memory_reach_the_scores(place: Place) -> None:
     """Contrast leaves flat images alone, brightness moves them to other levels."""
     levels(place, SHOWN, SHOWN)

@@ -2,8 +2,8 @@
 
 The pictures of ImageNet-C come from the web under licences that nobody states, so they are not copied. Ours
 are grown from a fixed seed: crossing feathers of ridged noise, each picture with about the mean and spread of
-one of the five that the original draws from. Results with them are not those of the original frost and are
-labelled with `VERSION`.
+one of the five that the original draws from. Results with them are not those of the original frost; their
+facts name `parameters.FROST`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from robustboard.benchmarks.corruptions.parameters import TEXTURE_SCALE, Variant
 from robustboard.benchmarks.corruptions.setting import Doubles, Pixels
 from robustboard.errors import UserError
 
-VERSION = "robustboard-frost/1"
-"""Goes into the settings of every run with these pictures; changes when they do."""
 DRAWN = 5
 """Pictures that take part, the first in order."""
 NAMES = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")

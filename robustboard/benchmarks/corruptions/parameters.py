@@ -144,5 +144,7 @@ PARAMETERS: dict[Variant, dict[str, Severities]] = {
 """Variant → corruption → settings of severities 1 to 5, in the units of the [0, 1] pixel range or in pixels.
 
 The meaning of each number stands above its row. 244 is what the authors' code has where 224 was meant."""
+FROST = "robustboard-frost/1"
+"""This project's own frost pictures, as runs with them say; changes when they do, with CODE_VERSION."""
 TEXTURE_SCALE: dict[Variant, float] = {"imagenet": 1.0, "cifar": 0.2}
 """Factor by which frost textures are resized before a piece is cut out."""
