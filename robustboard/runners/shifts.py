@@ -19,7 +19,7 @@ from robustboard.benchmarks.attacks import Model
 from robustboard.benchmarks.conditions import TEMPERATURE, Condition, perturbations
 from robustboard.benchmarks.entries import CLEAN, Clean, Corruption, CueConflict, OutOfDistribution, Scope
 from robustboard.benchmarks.seeds import sample_generator
-from robustboard.errors import CellError
+from robustboard.errors import CellError, echo
 from robustboard.runners.predictions import OUTSIDE, Outputs, PredictionTable, SampleStatus
 from robustboard.runners.record import RunKey
 
@@ -105,6 +105,17 @@ def corrupt(
     return found
 
 
+def _need_textures(ids: Sequence[str], groups: Sequence[str] | None) -> None:
+    """Raise CellError for the first image without the number of its texture's class."""
+    for name, group in zip(ids, groups or [""] * len(ids), strict=True):
+        if not (group.isascii() and group.isdigit()):
+            raise CellError(
+                "labels",
+                f"{echo(name)}: expected the number of its texture's class as group, got {echo(group)};"
+                " declare group_column or group_from in the dataset's entry",
+            )
+
+
 def measure_fixed(
     procedure: Fixed,
     setting: Scope,
@@ -134,6 +145,8 @@ def measure_fixed(
         groups: What the dataset says of each image beside its label.
         corrupted: Stored corrupted images, for protocols that read them.
     """
+    if isinstance(procedure, CueConflict):
+        _need_textures(ids, groups)
     shard = _Shard(tuple(ids), labels, positions, tuple(groups) if groups is not None else None, columns)
     still = np.zeros(len(images))
     clean = model.logits(torch.from_numpy(images).to(model.device)).double()

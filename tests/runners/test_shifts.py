@@ -18,11 +18,13 @@ from robustboard.benchmarks.entries import (
     Clean,
     Corruption,
     CorruptionSetting,
+    CueConflict,
     DetectionSetting,
     OutOfDistribution,
     Procedure,
 )
 from robustboard.benchmarks.seeds import sample_generator
+from robustboard.errors import CellError
 from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.procedures import measure
 from robustboard.runners.record import RunKey
@@ -181,3 +183,15 @@ def test_images_of_no_class_are_never_right(run_key: RunKey) -> None:
 def test_groups_stand_beside_predictions(run_key: RunKey) -> None:
     groups = ["north", "south", "north", "south", "north", "south", "north"]
     assert measured(CLEAN, run_key, groups=groups).only("clean").column("group").tolist() == groups
+
+
+@pytest.mark.parametrize("groups", [None, ["0", "1", "2", "3", "4", "0", "bear"]])
+def test_cue_conflict_without_numbers_of_textures_fails_before_it_is_measured(
+    run_key: RunKey, groups: list[str] | None
+) -> None:
+    """Not after hours, and not with the words of a Python function."""
+    procedure = CueConflict(kind="cue-conflict", settings=(SCOPE,))
+    name = "image-0" if groups is None else "image-6"
+    with pytest.raises(CellError, match=f"'{name}': expected the number of its texture's class") as caught:
+        measured(procedure, run_key, groups=groups)
+    assert caught.value.kind == "labels"
