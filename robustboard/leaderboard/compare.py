@@ -132,7 +132,8 @@ def outcomes(table: PredictionTable, metric: str, condition: str) -> Outcomes | 
     """Right or wrong an image, as the metric counts it; None for metrics that are no count of images.
 
     clean_accuracy: right on the clean image. robust_accuracy: right on the clean and on the attacked
-    image. noise_accuracy_worst: right under every draw. Skipped images are left out.
+    image. noise_accuracy_worst: right under every draw. Skipped images are left out, and those of no
+    class, on which no answer is right.
     """
     names = table.conditions()
     if metric == "clean_accuracy":
@@ -147,7 +148,7 @@ def outcomes(table: PredictionTable, metric: str, condition: str) -> Outcomes | 
         return None
     sample, where = table.column("sample_id"), table.column("condition")
     hit = table.column("predicted") == table.column("label")
-    measured = table.column("status") != "skipped"
+    measured = ~np.isin(table.column("status").astype(str), ["skipped", "outside"])
     ids: tuple[str, ...] = ()
     right: npt.NDArray[Any] | None = None
     for name in wanted:

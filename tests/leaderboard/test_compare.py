@@ -94,6 +94,22 @@ def test_worst_noise_needs_every_draw() -> None:
     assert int(found.right.sum()) == 700
 
 
+def test_images_of_no_class_are_not_compared() -> None:
+    """A detection run tells how many images of its dataset are right; strangers are not wrong ones."""
+    rows = PredictionTable.of(
+        sample_id=["in/1", "in/2", "out/1"],
+        condition="clean",
+        label=np.array([0, 0, -1]),
+        predicted=np.array([0, 1, 0]),
+        confidence=np.ones(3),
+        distance=np.zeros(3),
+        status=["ok", "ok", "outside"],
+    )
+    found = outcomes(rows, "clean_accuracy", "clean")
+    assert found is not None
+    assert (found.ids, found.right.tolist()) == (("in/1", "in/2"), [True, False])
+
+
 def test_outcomes_do_not_depend_on_the_order_of_rows() -> None:
     right = np.asarray([True, False, True, True])
     straight = outcomes(table({"clean": right}, ["a", "b", "c", "d"]), "clean_accuracy", "clean")
