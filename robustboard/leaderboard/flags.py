@@ -12,6 +12,25 @@ from robustboard.runners.record import FlagName, Result, SanityFlag
 
 RELATIVE: frozenset[FlagName] = frozenset({"single-step-stronger", "black-box-stronger"})
 """Flags by which one attack wins over others: they doubt the others' numbers, not the lowest one."""
+OF_LOGITS = frozenset(
+    {
+        "expected_calibration_error",
+        "rms_calibration_error",
+        "rms_calibration_error_published",
+        "aurra",
+        "brier_score",
+        "negative_log_likelihood",
+        "best_temperature",
+        "auroc",
+        "aupr_out",
+        "aupr_in",
+        "aupr_out_trapezoid",
+        "aupr_in_trapezoid",
+        "fpr95",
+        "fpr95_first",
+    }
+)
+"""Metrics of calibration and detection: they take outputs for logits, and so say nothing of a softmax."""
 STEP_IMAGES = 3
 """Images by which a single step must win over many, besides the margin."""
 
@@ -162,12 +181,14 @@ def concerns(raised_here: Iterable[Raised], dataset: str, metric: str, condition
 
     A score over all budgets (its condition is the norm alone) is doubted by every flag of the norm but
     those by which another attack wins at one of them.
-    Accuracy on clean and noisy images is doubted by random answers alone.
+    Numbers without an attack are doubted by random answers, and those that calibration and detection make
+    of logits by outputs that are none.
     """
     here = [each for each in raised_here if each.cell.dataset == dataset and doubts([each.flag])]
     norm, _, budget = condition.partition(" ")
     if norm not in ("linf", "l2") or metric == "clean_accuracy":
-        return tuple(each for each in here if each.flag.name == "non-deterministic")
+        doubtful = {"non-deterministic"} | ({"softmax-output"} if metric in OF_LOGITS else set())
+        return tuple(each for each in here if each.flag.name in doubtful)
     found = []
     for each in here:
         where = each.flag.condition
