@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from robustboard.benchmarks.entries import BenchmarkEntry
-from robustboard.leaderboard.cells import Measured
 from robustboard.benchmarks.metrics import METRICS
+from robustboard.leaderboard.cells import Measured
 from robustboard.leaderboard.flags import OF_LOGITS, Raised, concerns, cross_flags
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import FlagName, Result, SanityFlag
