@@ -58,7 +58,8 @@ def calibration_scores(columns: Columns, steps: Sequence[Condition]) -> list[Sco
         )
     log_share = columns.values("label_log_share", CLEAN).astype(np.float64)
     squares = columns.values("square_sum", CLEAN).astype(np.float64)
-    found.append(linear("brier_score", CLEAN, squares - 2 * np.exp(log_share) + 1))
+    # Never below 0 but for the rounding of stored float32, which a very sure model shows.
+    found.append(linear("brier_score", CLEAN, np.maximum(squares - 2 * np.exp(log_share) + 1, 0.0)))
     found.append(linear("negative_log_likelihood", CLEAN, -log_share))
     return found + _temperature(columns, steps)
 

@@ -118,6 +118,15 @@ def test_the_published_rms_error_of_one_bin_is_undefined(
     assert (enough["rms_calibration_error_published@clean"].value or 0) > 0
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_very_sure_model_that_is_always_right_has_a_brier_score(seed: int) -> None:
+    """Its distance from the labels is less than float32 can tell, and never negative."""
+    logits = np.zeros((19, 4))
+    logits[:, 0] = 15.6 + np.random.default_rng(seed).uniform(0, 1, 19)
+    named = scored(Clean(kind="clean", settings=(SCOPE,)), rows("clean", logits, np.zeros(19, np.int64)))
+    assert 0 <= (named["brier_score@clean"].value or 0) < 1e-6
+
+
 def test_results_without_outputs_have_no_calibration(logits: tuple[Logits, npt.NDArray[np.int64]]) -> None:
     found, labels = logits
     named = scored(Clean(kind="clean", settings=(SCOPE,)), rows("clean", found, labels, outputs=None))
