@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from robustboard.errors import CellError, echo
 from robustboard.runners.imagesets.image_set import (
+    MAX_ID,
     MAX_MANIFEST,
     Asked,
     ImageSet,
@@ -32,6 +33,10 @@ MANIFEST = b"robustboard.images"
 """Key of the file's metadata that holds the manifest."""
 ROW_GROUP = 64
 """Images a row group."""
+OVERHEAD = 16 * 2**20
+"""Bytes that the columns of a small file may take besides their values."""
+WIDE = 4
+"""Bytes of a character in UTF-8."""
 THRIFT_BYTES = 16 * 2**20
 THRIFT_ITEMS = 1_000_000
 
@@ -59,6 +64,7 @@ def _read(file: BinaryIO, name: str, asked: Asked) -> ImageSet:
     count = parquet.metadata.num_rows
     asked.values(count, 1, name)
     columns = _columns(parquet.schema_arrow, name)
+    _need_sizes(parquet.metadata, name, asked)
     found = (parquet.metadata.metadata or {}).get(MANIFEST)
     manifest = read_manifest(found[: MAX_MANIFEST + 1], name) if found is not None else None
     values: npt.NDArray[np.uint8] = np.empty((count, *asked.shape), np.uint8)
@@ -74,6 +80,24 @@ def _read(file: BinaryIO, name: str, asked: Asked) -> ImageSet:
     if len(ids) != count:
         raise refused(name, f"expected {count} rows as the file says, got {len(ids)}")
     return ImageSet(checked_ids(ids, name), values, manifest)
+
+
+def _need_sizes(metadata: pq.FileMetaData, name: str, asked: Asked) -> None:
+    """Raise CellError where columns, by the file's own word, unpack to more than so many images need."""
+    chunks = [
+        metadata.row_group(group).column(place)
+        for group in range(metadata.num_row_groups)
+        for place in range(metadata.num_columns)
+    ]
+    size = sum(max(chunk.total_uncompressed_size, 0) for chunk in chunks)
+    limit = OVERHEAD + metadata.num_rows * (_most_bytes(asked) + WIDE * MAX_ID)
+    if size > limit:
+        raise refused(name, f"expected columns of at most {limit} bytes once unpacked, got {size}")
+
+
+def _most_bytes(asked: Asked) -> int:
+    """Of the PNG of one image."""
+    return 2 * asked.pixels + MAX_MANIFEST
 
 
 def _label(value: object) -> str:
@@ -108,7 +132,7 @@ def _image(batch: pa.RecordBatch, row: int, name: str, asked: Asked) -> npt.NDAr
                 raise refused(name, f"{column}: expected {asked.shape[axis]} ({asked.size_of}), got {said}")
     value: Any = batch.column(IMAGE)[row]
     size = len(value.as_buffer()) if value.is_valid else 0
-    limit = 2 * asked.pixels + MAX_MANIFEST
+    limit = _most_bytes(asked)
     if not 1 <= size <= limit:
         raise refused(name, f"expected 1 to {limit} bytes of PNG, got {size}")
     return from_png(value.as_py(), name, asked)

@@ -256,6 +256,16 @@ def test_a_manifest_that_unpacks_to_a_thousandfold_is_refused_unread() -> None:
     assert peak(archive([*GOOD, ("manifest.npy", header(text) + bytes(2**25))])) < SMALL
 
 
+def test_a_column_that_unpacks_to_a_thousandfold_is_refused_unread() -> None:
+    """256 MiB of zeros in a few KiB: sizes are in the footer, which is read before any column."""
+    table = pa.table({"sample_id": ["00000"], "image": pa.array([bytes(2**28)], pa.binary())})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False)
+    assert len(sink.getvalue()) < 2**16
+    with pytest.raises(CellError, match="once unpacked, got 2684"):
+        read(sink.getvalue())
+
+
 def test_one_large_value_repeated_costs_no_more_than_once() -> None:
     """Parquet stores a repeated value once; sixty times 4 MiB are never unpacked together."""
     count = 60
