@@ -20,6 +20,7 @@ from robustboard.benchmarks.catalog import load_benchmarks
 from robustboard.registry.catalog import Catalog, load_catalog
 from robustboard.registry.entries import DatasetEntry, FolderData, InputSpec, ModelEntry
 from robustboard.registry.lock import read_lock
+from robustboard.runners.batching import fastest_rows
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.folding import fold
 from robustboard.runners.keys import Cell
@@ -89,6 +90,8 @@ class Setting:
     model: LoadedModel
     cell: Cell
     images: int
+    batch: int
+    """Images a pass of ours: what the runner's probe finds, which a set of 50,000 images is worth."""
 
 
 def scale(pixels: npt.NDArray[np.uint8]) -> Tensor:
@@ -242,6 +245,12 @@ def setting(
         model=model,
         cell=Cell(entry.id, BENCHMARK, name),
         images=dataset.size,
+        batch=fastest_rows(
+            model.classifier,
+            (3, entry.input.size, entry.input.size),
+            session.profile.batch_size,
+            session.device,
+        ),
     )
 
 
@@ -255,7 +264,7 @@ def plain_copy(session: Session, entry: ModelEntry) -> nn.Module:
 def load(folder: Path, *, only: str | None, quick: bool, progress: Callable[[str], None]) -> list[Setting]:
     """Both settings or one of them, their files under `folder`. Raises CellError for what is missing."""
     catalog = load_catalog(places.find())
-    makers = {"small": (small, 100 if quick else 2_000), "photos": (photos, 16 if quick else 250)}
+    makers = {"small": (small, 100 if quick else 1_000), "photos": (photos, 16 if quick else 96)}
     return [
         make(catalog, folder, images=images, progress=progress)
         for name, (make, images) in makers.items()
