@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from robustboard.errors import CellError, UnknownNameError, UserError, echo
+from robustboard import jsons
+from robustboard.errors import CellError, LockError, UnknownNameError, UserError, echo
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.companions import CorruptedArrays, CorruptedFolders, Corruption, parts
 from robustboard.registry.entries import DatasetEntry, FolderData, InputSpec, LockedEntry
 from robustboard.registry.labels import LabelSpace
+from robustboard.registry.resolve import digest_file, digest_folder
 from robustboard.runners.rows import Labels, Rows, labelled_rows, labels_of
 from robustboard.runners.samples import Samples, fingerprint, samples_of
 from robustboard.runners.sources.folder import FolderImages, read_folder
@@ -48,6 +50,33 @@ def absent_parts(entry: DatasetEntry, workspace: Workspace) -> tuple[Corruption,
         except AbsentFile:
             found.append((corruption, severity))
     return tuple(found)
+
+
+def contents(entry: DatasetEntry, workspace: Workspace, locked: LockedEntry | None) -> str:
+    """Digest of all files of a stored set: by the lock where it has them, else of what lies here.
+
+    Parts that are not here count as absent. Raises CellError `decode` for files that cannot be read.
+    """
+    if locked is not None and locked.files:
+        return jsons.digest("robustboard.contents/1", [[f.path, f.size, f.sha256] for f in locked.files])
+    source = _source(entry)
+    digest = digest_folder if isinstance(source, CorruptedFolders) else digest_file
+    found: dict[str, list[int | str]] = {}
+    for path in _paths(source):
+        try:
+            found[path] = list(digest(find_data(path, workspace)))
+        except AbsentFile:
+            found[path] = []
+        except LockError as error:
+            raise CellError("decode", str(error)) from error
+    return jsons.digest("robustboard.contents/1", [[path, *each] for path, each in sorted(found.items())])
+
+
+def _paths(source: CorruptedArrays | CorruptedFolders) -> set[str]:
+    """Every file of arrays, or every folder of a corruption and severity."""
+    if isinstance(source, CorruptedFolders):
+        return {source.folder(corruption, severity) for corruption, severity in parts(source)}
+    return {path for corruption in source.corruptions for path in source.files(corruption)}
 
 
 def need_parts(entry: DatasetEntry, wanted: Sequence[Corruption], workspace: Workspace) -> None:

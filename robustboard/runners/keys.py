@@ -21,6 +21,9 @@ from robustboard.registry.catalog import Catalog
 from robustboard.runners import identity
 from robustboard.runners.record import CODE_VERSION, RunKey, Subset
 
+CONTENT = "dataset/"
+"""What names of stored images begin with among the parts of a key."""
+
 
 class Cell(NamedTuple):
     """One square of the leaderboard: three ids."""
@@ -127,10 +130,12 @@ class Keys:
         precision: str,
         subset: Subset | None,
         software: Mapping[str, str] | None = None,
+        contents: Mapping[str, str] | None = None,
     ) -> RunKey:
         """The key of a cell, once its weights and the images as read are known.
 
         `software` stands for the libraries of this machine where a key of another one is compared.
+        `contents` are digests of stored images beside the dataset's, by `dataset/ID`.
         Raises UserError for a benchmark that does not cover the dataset.
         """
         model_digest, own_software = self._model(cell.model)
@@ -166,7 +171,7 @@ class Keys:
                 "shard_size": benchmark.shard_size,
                 "subset": subset,
                 "software": dict(own_software if software is None else software),
-                "parts": parts,
+                "parts": {**parts, **(contents or {})},
             }
         )
 
@@ -182,6 +187,7 @@ class Keys:
             precision=key.precision,
             subset=key.subset,
             software=key.software if "software" in ignore else None,
+            contents={name: each for name, each in key.parts.items() if name.startswith(CONTENT)},
         )
         names = [name for name in RunKey.model_fields if name not in ignore]
         return tuple(name for name in names if getattr(now, name) != getattr(key, name))

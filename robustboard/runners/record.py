@@ -53,7 +53,8 @@ class RunKey(Frozen):
     software: dict[str, str]
     """Library → major.minor version, for those whose code computes the outputs or corrupts the images."""
     parts: dict[str, str] = Field(default_factory=dict)
-    """Benchmark → digest of its run key, for the runs that a worst case is joined from."""
+    """Benchmark → digest of its run key, for the runs that a worst case is joined from; `dataset/ID` → digest
+    of the files, for stored images that are read beside the dataset's own."""
 
     @property
     def digest(self) -> str:

@@ -25,13 +25,13 @@ from robustboard.registry.labels import ClassGroups
 from robustboard.registry.lock import Lock
 from robustboard.runners.batching import fastest_rows, is_worth
 from robustboard.runners.classifier import Classifier
-from robustboard.runners.corrupted import load_corrupted, need_parts
+from robustboard.runners.corrupted import contents, load_corrupted, need_parts
 from robustboard.runners.device import prepare
 from robustboard.runners.external import Attacked, handed_in
 from robustboard.runners.folding import fold
 from robustboard.runners.grouping import Grouped
 from robustboard.runners.joined import join
-from robustboard.runners.keys import Cell, Keys
+from robustboard.runners.keys import CONTENT, Cell, Keys
 from robustboard.runners.loaders import load_classifier
 from robustboard.runners.macs import macs
 from robustboard.runners.plan import passes
@@ -88,6 +88,10 @@ class Session:
 
     @cached_property
     def _fixed_size(self) -> dict[str, Samples]:
+        return {}
+
+    @cached_property
+    def _stored(self) -> dict[str, str]:
         return {}
 
     def setting(self, cell: Cell) -> Scope:
@@ -151,6 +155,7 @@ class Session:
             data_fingerprint=samples.fingerprint,
             precision=self.profile.precision,
             subset=subset,
+            contents=self._contents(setting),
         )
         rows = choose_subset(samples.labels, subset) if subset else range(len(samples.ids))
         return Job(
@@ -166,6 +171,17 @@ class Session:
             images=len(samples.ids) + len(samples.skipped),
             skipped=len(samples.skipped),
         )
+
+    def _contents(self, setting: Scope) -> dict[str, str]:
+        """Digest of the files of stored corrupted images, taken once; nothing for other settings."""
+        if not isinstance(setting, CorruptionSetting) or setting.stored is None:
+            return {}
+        name = f"{CONTENT}{setting.stored}"
+        if name not in self._stored:
+            entry = self.catalog.dataset(setting.stored)
+            self.reporter.stage(f"{entry.id}: files")
+            self._stored[name] = contents(entry, self.workspace, self.lock.get(name))
+        return {name: self._stored[name]}
 
     def is_committed(self, job: Job) -> bool:
         """Whether a result file of this very key came with the content or lies in the output."""

@@ -147,9 +147,16 @@ def test_stored_corrupted_images_are_read_beside_the_clean_ones(
     place.catalog = replace(
         place.catalog, datasets={**place.catalog.datasets, "levels": clean, "levels-c": entry}
     )
-    summary = run(place, corruption(place, "stored", stored="levels-c"))
+    cell = corruption(place, "stored", stored="levels-c")
+    summary = run(place, cell)
     assert summary.exit_code == 0, summary.outcomes
     scores = named(read_result(result_file(place, Cell("reader", "stored-v1", "levels"))))
     assert scores["corruption_accuracy@contrast 1"].value == 1
     assert scores["corruption_accuracy@contrast 2"].value == pytest.approx(3 / 30)
     assert scores["mce@all"].value == pytest.approx(100 * (0 + 0.9) / 2 / 0.5)
+    key = read_result(result_file(place, cell)).key
+    assert list(key.parts) == ["dataset/levels-c"]
+    assert Keys(place.catalog, place.benchmarks).changed(key) == ()
+    np.save(folder / "contrast.npy", np.ascontiguousarray(array[::-1]))
+    assert run(place, cell).text() == "1 ok, 0 skipped (already done), 0 failed"
+    assert read_result(result_file(place, cell)).key.parts != key.parts
