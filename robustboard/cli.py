@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robustboard import __version__, console, external_cli
+from robustboard import __version__, console, external_cli, testset_cli
 from robustboard.errors import RobustboardError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(external_cli.app, name="external")
+app.add_typer(testset_cli.app, name="testset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def check(context: typer.Context, *, as_json: AsJson = False) -> None:
 def list_(
     context: typer.Context,
     kind: Annotated[
-        str, typer.Argument(help="models, datasets, benchmarks, labels, boards, fits, profiles or reported.")
+        str, typer.Argument(help="models, datasets, oracles, generators or another kind of entry.")
     ] = "models",
     *,
     as_json: AsJson = False,
