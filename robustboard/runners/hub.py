@@ -8,6 +8,7 @@ fetched again, once.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
 import shutil
@@ -27,7 +28,7 @@ from huggingface_hub import (
     hf_hub_url,
     try_to_load_from_cache,
 )
-from huggingface_hub.utils import logging
+from huggingface_hub.utils import logging as client_logging
 from pydantic import TypeAdapter, ValidationError
 
 from robustboard.durable import TEMPORARY, make_folder
@@ -325,8 +326,8 @@ def _plain_errors(repo: str) -> Iterator[None]:
     """Silence the client, and turn its errors into one line each."""
     before = constants.HF_HUB_DISABLE_TELEMETRY, constants.HF_HUB_DISABLE_PROGRESS_BARS
     constants.HF_HUB_DISABLE_TELEMETRY = constants.HF_HUB_DISABLE_PROGRESS_BARS = True
-    told = logging.get_verbosity()
-    logging.set_verbosity_error()
+    told = client_logging.get_verbosity()
+    client_logging.set_verbosity(logging.ERROR)
     try:
         yield
     except errors.GatedRepoError as error:
@@ -343,7 +344,7 @@ def _plain_errors(repo: str) -> Iterator[None]:
     except (OSError, ValueError, TRANSPORT) as error:
         raise CellError("missing", f"{repo} could not be fetched: {one_line(error)}") from error
     finally:
-        logging.set_verbosity(told)
+        client_logging.set_verbosity(told)
         constants.HF_HUB_DISABLE_TELEMETRY, constants.HF_HUB_DISABLE_PROGRESS_BARS = before
 
 

@@ -4,10 +4,12 @@ ROOT/{models,datasets}/ORG/NAME/COMMIT/... holds the files of one commit (40 hex
 ROOT/{models,datasets}/ORG/NAME/main names the commit of the branch main; a file `gated` beside it makes every
 download of that repository answer 403; a file `answers` makes downloads claim the commit that it holds.
 Requests are appended to ROOT/requests.log, one a line: method, path, and `token` where an Authorization
-header came along. A file ROOT/writable lets it take repositories, uploads, commits and tags: ROOT/blobs/SHA256
-holds large files then, and ROOT/KIND/ORG/NAME/tags/TAG the commit of a tag. A file ROOT/cut holds how many
-more requests are answered before all others are cut off; ROOT/moves a commit that the branch main moves to
-just before it takes one.
+header came along.
+
+A file ROOT/writable lets it take repositories, uploads, commits and tags: ROOT/blobs/SHA256 holds large files
+then, and ROOT/KIND/ORG/NAME/tags/TAG the commit of a tag. A file ROOT/cut holds how many more requests are
+answered before all others are cut off; ROOT/moves a commit that the branch main moves to just before
+it takes one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs commands of robustboard in one process, since HF_* variables are read once, at import.
 
-Reads one JSON list of words a line and answers each with one JSON line: [exit code, stdout, stderr]. Nobody waits
-between the client's tries.
+Reads one JSON list of words a line and answers each with one JSON line: [exit code, stdout, stderr].
+Nobody waits between the client's tries.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""A workspace whose registry has a test set of digits: the model trained there as oracle, the built-in generator."""
+"""A workspace with a test set of digits: the model trained there is the oracle, the generator built in."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from robustboard.workspace import Workspace
 from tests.runners.small import DIGITS_DATA, Place, plant_digits
 
 ORACLE = """\
@@ -67,6 +68,4 @@ def plant(root: Path, **recipes: str) -> Place:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    from robustboard.workspace import Workspace
-
     return Place(Workspace(root, root))

@@ -228,7 +228,7 @@ def test_the_next_version_is_a_commit_on_top(board: Board) -> None:
 
 
 def test_cut_off_at_any_request_the_hub_holds_all_or_nothing(board: Board) -> None:
-    """F3: the line is cut after 0, 1, 2 ... requests; each time no partial commit, and the next try goes on."""
+    """F3: the line is cut after 0, 1, 2 ... requests: never a partial commit, and the next try goes on."""
     counter = board.hub / "cut"
     cuts = 0
     for allowed in range(30):
