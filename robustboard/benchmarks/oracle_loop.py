@@ -62,12 +62,20 @@ class Origin:
     """(n,) int64 classes of the label space."""
     draws: Draws
     """Where each image's random numbers come from."""
+    columns: Tensor | None = None
+    """(n,) labels as columns of the model's outputs; the labels themselves when None."""
 
     def select(self, rows: Tensor) -> Origin:
         """The images at these positions; a position may stand more than once."""
         ids = self.draws.sample_ids
         chosen = tuple(ids[row] for row in rows.tolist())
-        return Origin(self.images[rows], self.labels[rows], replace(self.draws, sample_ids=chosen))
+        columns = None if self.columns is None else self.columns[rows]
+        return Origin(self.images[rows], self.labels[rows], replace(self.draws, sample_ids=chosen), columns)
+
+    @property
+    def aims(self) -> Tensor:
+        """(n,) columns of the model's outputs that are right."""
+        return self.labels if self.columns is None else self.columns
 
 
 class Generator(Protocol):
@@ -137,7 +145,7 @@ def perturb(
 ) -> Perturbed:
     """Run the loop on every image, each until its oracle objects or its budget is spent.
 
-    Labels are columns of the model's outputs as well as classes of the oracle. Raises CellError for
+    Raises CellError for
     images or latents of a wrong shape or with numbers that are not finite.
     """
     with torch.inference_mode(mode=False), torch.no_grad():
@@ -238,9 +246,9 @@ class _Loop:
         if last or not len(accepted):
             return accepted
         if not wants_gradient:
-            self.losses[accepted] = self._loss(candidates[good], labels[good])
+            self.losses[accepted] = self._loss(candidates[good], accepted)
             return accepted
-        _, slopes = self.model.gradients(found[good], labels[good], cross_entropy)
+        _, slopes = self.model.gradients(found[good], self.origin.aims[accepted], cross_entropy)
         backwards = torch.zeros_like(images)
         backwards[torch.nonzero(good).squeeze(1)] = slopes
         (gradient,) = torch.autograd.grad(images, latents, backwards)
@@ -255,7 +263,7 @@ class _Loop:
         images = self.generator.decode(proposed, part)
         found = _finite(_same_shape(images, part.images), "generated pixels")[: len(rows)].clamp(0, 1)
         labels = self.origin.labels[rows]
-        losses = self._loss(found, labels)
+        losses = self._loss(found, rows)
         higher = (losses > self.losses[rows]).cpu()
         if not bool(higher.any()):
             return rows
@@ -274,8 +282,8 @@ class _Loop:
         for row in rows.tolist():
             self.status[row] = "accepted" if step else "reconstruction-only"
 
-    def _loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        return cross_entropy(self.model.logits(images), labels)
+    def _loss(self, images: Tensor, rows: Tensor) -> Tensor:
+        return cross_entropy(self.model.logits(images), self.origin.aims[rows])
 
     def _parts(self, rows: Tensor) -> Iterator[tuple[Tensor, Origin]]:
         """Rows in batches, each with its originals filled up to a multiple of 16."""

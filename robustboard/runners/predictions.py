@@ -83,10 +83,10 @@ class PredictionTable:
 
     Columns: sample_id; condition (`clean`, `linf 8/255`, `uniform 1/10 draw 0`); label and
     predicted, class indices from 0 (predicted is -1 only where status is skipped or no-verdict);
-    confidence, the softmax share of the predicted class in [0, 1]; distance, the size of the perturbation in the
-    protocol's norm, in [0, 1] pixel units; status, see STATUSES; attack, the name of the attack that
-    broke the image, empty where none did; then the columns of Outputs, null where the protocol does
-    not ask for them; group, what the dataset says of the image beside its label (a region, a
+    confidence, the softmax share of the predicted class in [0, 1]; distance, the size of the
+    perturbation in the protocol's norm, in [0, 1] pixel units; status, see STATUSES; attack, the name of
+    the attack that broke the image, empty where none did; then the columns of Outputs, null where the
+    protocol does not ask for them; group, what the dataset says of the image beside its label (a region, a
     texture), null where it says nothing; of generated images the number of accepted steps.
     """
 

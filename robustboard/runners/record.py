@@ -53,7 +53,8 @@ class RunKey(Frozen):
     software: dict[str, str]
     """Library → major.minor version, for those whose code computes the outputs."""
     parts: dict[str, str] = Field(default_factory=dict)
-    """Benchmark → digest of its run key, for the runs that a worst case is joined from."""
+    """Benchmark → digest of its run key, for the runs that a worst case is joined from; `oracle/ID` and
+    `generator/ID` → identity, for generated images."""
 
     @property
     def digest(self) -> str:
@@ -156,6 +157,8 @@ FlagName = Literal[
     "single-step-stronger",
     "black-box-stronger",
     "unbounded-survivors",
+    "oracle-shares-weights",
+    "oracle-shares-data",
 ]
 
 
