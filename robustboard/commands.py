@@ -77,6 +77,7 @@ def check(workspace: Workspace, *, as_json: bool) -> int:
     from robustboard.leaderboard.fits import FitEntry  # noqa: PLC0415 - only here
     from robustboard.registry.check import check as check_registry  # noqa: PLC0415 - only here
     from robustboard.registry.reported import load_reported  # noqa: PLC0415 - only here
+    from robustboard.registry.testsets import load_test_sets  # noqa: PLC0415 - only here
     from robustboard.runners.profiles import RunProfile  # noqa: PLC0415 - only here
 
     problems: set[Problem] = {
@@ -91,6 +92,7 @@ def check(workspace: Workspace, *, as_json: bool) -> int:
         if not problems:
             content = load(workspace)
             load_boards(workspace, content.catalog, content.benchmarks, reported)
+            load_test_sets(workspace, content.catalog)
     except ContentError as error:
         problems.update(error.problems)
     if as_json:

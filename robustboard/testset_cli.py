@@ -72,6 +72,10 @@ def build(
         Path | None,
         typer.Option("--from", metavar="FILE", help="Rebuild what this manifest.json says, and compare."),
     ] = None,
+    any_content: Annotated[
+        bool,
+        typer.Option("--any-content", help="Also where other images come out than were released."),
+    ] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Images perturbed at once.")] = 32,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Load third-party loaders (entry points run code).")
@@ -104,15 +108,17 @@ def build(
         if expected.reference != entry.reference:
             raise UserError(f"{manifest} is of {expected.reference}, not of {entry.reference}")
         entry = expected.recipe
-    shown = reporter(quiet=quiet)
+    if any_content:
+        entry = entry.model_copy(update={"content_sha256": None})
     try:
-        material = material_of(
-            content, entry, batch_size=batch_size, allow_plugins=allow_plugins, reporter=shown
-        )
+        with reporter(quiet=quiet) as shown:
+            material = material_of(
+                content, entry, batch_size=batch_size, allow_plugins=allow_plugins, reporter=shown
+            )
         if expected is not None:
             _need_same_parts(expected, material.parts)
         folder = to or _folder(content, entry)
-        built = build_set(material, folder, _work(content), shown)
+        built = build_set(material, folder, _work(content), reporter(quiet=quiet))
     except CellError as error:
         raise UserError(f"{entry.reference}: {error.reason}") from error
     found = built.manifest
@@ -146,8 +152,7 @@ def verify(
     content: Content = context.obj.content()
     entry = _entry(content, reference)
     folder = at or _folder(content, entry)
-    if not folder.is_dir():
-        raise UserError(f"{entry.reference} is not here ({folder}): build it or pull it")
+    _need_set(entry, folder)
     report = verify_set(folder)
     damages = list(report.damages)
     if report.manifest is not None:
@@ -238,8 +243,7 @@ def publish(
     entry = _entry(content, reference)
     name = _repository(entry, repo)
     folder = at or _folder(content, entry)
-    if not folder.is_dir():
-        raise UserError(f"{entry.reference} is not here ({folder}): build it or pull it")
+    _need_set(entry, folder)
     planned = publishing.plan_publication(folder, name)
     other = _other_than_registered(planned.manifest, entry)
     if other:
@@ -275,6 +279,15 @@ def _folder(content: Content, entry: TestSetEntry) -> Path:
 
 def _work(content: Content) -> Path:
     return content.workspace.runs / "testsets" / ".work"
+
+
+def _need_set(entry: TestSetEntry, folder: Path) -> None:
+    """Raise UserError where there is no such folder; an incomplete set beside it is named."""
+    beside = folder.with_name(f"{folder.name}-incomplete")
+    if folder.is_dir():
+        return
+    hint = f"; an incomplete one lies in {beside}" if beside.is_dir() else ""
+    raise UserError(f"{entry.reference} is not here ({folder}): build it or pull it{hint}")
 
 
 def _state(content: Content, entry: TestSetEntry) -> str:

@@ -21,6 +21,7 @@ from robustboard.registry.entries import DatasetEntry, ModelEntry
 from robustboard.registry.generators import GeneratorEntry
 from robustboard.registry.labels import ClassGroups, ClassSubset, LabelSpace
 from robustboard.registry.oracles import OracleEntry
+from robustboard.registry.testsets import TestSetEntry
 from robustboard.workspace import Workspace
 
 ENTRIES: Mapping[str, type[BaseModel]] = {
@@ -31,6 +32,7 @@ ENTRIES: Mapping[str, type[BaseModel]] = {
     "class-groups": ClassGroups,
     "oracle": OracleEntry,
     "generator": GeneratorEntry,
+    "test-set": TestSetEntry,
 }
 """Name of the schema → type, for the files under registry/."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

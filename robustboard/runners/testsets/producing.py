@@ -173,7 +173,7 @@ def material_of(
     catalog, workspace = place.catalog, place.workspace
 
     def told(stage: str, done: float) -> None:
-        reporter.stage(f"{stage} {done:.0%}")
+        reporter.stage(f"{recipe.reference}: {stage} {done:.0%}")
 
     setup = Setup(workspace, catalog, place.lock, progress=told, device="cpu", rows=batch_size)
     dataset = catalog.dataset(recipe.dataset)

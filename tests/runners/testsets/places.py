@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from robustboard.workspace import Workspace
-from tests.runners.small import DIGITS_DATA, Place, plant_digits
+from tests.runners.small import DIGITS_MODEL, Place, plant_digits
 
 ORACLE = """\
 name: The tiny net
@@ -16,7 +16,7 @@ judge:
 label_space: digits
 competence:
   - dataset: digits
-    accuracy: 0.8
+    accuracy: 0.4
 license: MIT
 added: 2026-01-31
 """
@@ -59,7 +59,7 @@ def plant(root: Path, **recipes: str) -> Place:
     texts = {
         "registry/oracles/judge.yaml": ORACLE,
         "registry/generators/built-in.yaml": GENERATOR,
-        "registry/datasets/digits.yaml": DIGITS_DATA.format(start=1197, stop=1297, size=100, role="test"),
+        "registry/models/tiny.yaml": DIGITS_MODEL.replace("epochs: 4", "epochs: 12"),
     }
     for version, text in (recipes or {"v1_0_0": recipe_text()}).items():
         name = version.removeprefix("v").replace("_", ".")
