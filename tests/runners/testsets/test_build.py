@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from datasets import load_dataset
 
 from robustboard import jsons
 from robustboard.errors import StoreError, UserError
+from robustboard.registry.entries import DatasetEntry, FilePin, InputSpec, ParquetData
+from robustboard.registry.labels import LabelSpace
+from robustboard.runners.samples import load_samples
 from robustboard.runners.testsets import attempts
 from robustboard.runners.testsets.attempts import Outcomes
 from robustboard.runners.testsets.build import INCOMPLETE, Built, build
@@ -19,6 +23,7 @@ from robustboard.runners.testsets.judging import Floats, Produced, judge_batch, 
 from robustboard.runners.testsets.manifest import MANIFEST, Manifest, read_manifest, seed_of
 from robustboard.runners.testsets.shards import Row, decode_rows, encode_rows
 from robustboard.runners.testsets.verify import verify
+from robustboard.workspace import Workspace
 from tests.runners.testsets.sets import KEYS, Digits, blank, files, material, noisy, part, recipe
 
 
@@ -63,6 +68,37 @@ def test_the_files_are_opened_by_load_dataset(tmp_path: Path) -> None:
     for row, item in zip(rows_of(tmp_path / "set"), found, strict=True):
         assert np.array_equal(np.asarray(item["image"]), row.pixels[0])
         assert (item["label"], item["id"], item["seed"]) == (row.label, row.id, row.seed)
+
+
+def test_a_set_is_read_as_a_dataset_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/testsets.md says: models are measured on it like on any Parquet dataset."""
+    built = made(tmp_path)
+    shard = built.manifest.shards[0]
+    monkeypatch.setenv("ROBUSTBOARD_DATA", str(tmp_path))
+    pin = FilePin(path=f"set/{shard.path}", sha256=shard.sha256)
+    source = ParquetData(kind="parquet", files=(pin,), image_column="image", label_column="label")
+    entry = DatasetEntry(
+        id="noisy-digits",
+        name="Noisy digits",
+        source=source,
+        label_space="digits",
+        size=60,
+        native_size=8,
+        channels=1,
+        license="CC BY 4.0",
+        display_allowed=True,
+        citation="none",
+        added=date(2026, 1, 31),
+    )
+    space = LabelSpace(id="digits", name="Digits", source="a test", classes={key: key for key in KEYS})
+    spec = InputSpec(size=8, channels=1, normalization="inside")
+
+    found = load_samples(entry, space, workspace=Workspace(tmp_path, tmp_path), lock={}, input=spec)
+
+    rows = rows_of(tmp_path / "set")
+    assert found.labels.tolist() == [row.label for row in rows]
+    stored = np.stack([row.pixels for row in rows]).astype(np.float32) / np.float32(255)
+    assert np.array_equal(found.pixels(range(60)), stored)
 
 
 def test_a_second_build_elsewhere_gives_the_same_bytes(tmp_path: Path) -> None:
