@@ -15,6 +15,7 @@ from robustboard.errors import CellError, StoreError, UserError, echo
 if TYPE_CHECKING:
     from robustboard.commands import Content
     from robustboard.registry.testsets import TestSetEntry
+    from robustboard.runners.testsets.build import Built
     from robustboard.runners.testsets.manifest import Manifest, Part
 
 app = typer.Typer(
@@ -92,11 +93,7 @@ def build(
 
       robustboard testset build digits-oracle --from manifest.json --to again
     """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from robustboard.runners.progress import reporter  # noqa: PLC0415 - imports rich
-    from robustboard.runners.testsets.build import build as build_set  # noqa: PLC0415 - imports pyarrow
-    from robustboard.runners.testsets.manifest import read_manifest  # noqa: PLC0415 - as above
-    from robustboard.runners.testsets.producing import material_of  # noqa: PLC0415 - imports torch
+    from robustboard.runners.testsets.manifest import read_manifest  # noqa: PLC0415 - imports pyarrow
 
     content: Content = context.obj.content()
     entry = _entry(content, reference)
@@ -110,17 +107,10 @@ def build(
         entry = expected.recipe
     if any_content:
         entry = entry.model_copy(update={"content_sha256": None})
-    try:
-        with reporter(quiet=quiet) as shown:
-            material = material_of(
-                content, entry, batch_size=batch_size, allow_plugins=allow_plugins, reporter=shown
-            )
-        if expected is not None:
-            _need_same_parts(expected, material.parts)
-        folder = to or _folder(content, entry)
-        built = build_set(material, folder, _work(content), reporter(quiet=quiet))
-    except CellError as error:
-        raise UserError(f"{entry.reference}: {error.reason}") from error
+    folder = to or _folder(content, entry)
+    built = _build(
+        content, entry, folder, expected, batch_size=batch_size, allow_plugins=allow_plugins, quiet=quiet
+    )
     found = built.manifest
     _show_classes(found)
     console.out(str(built.folder))
@@ -131,6 +121,33 @@ def build(
         lacking = ", ".join(found.lacking)
         console.say(f"{entry.reference}: incomplete, so not to be published; too few images of {lacking}")
         raise typer.Exit(INCOMPLETE)
+
+
+def _build(
+    content: Content,
+    entry: TestSetEntry,
+    folder: Path,
+    expected: Manifest | None,
+    *,
+    batch_size: int,
+    allow_plugins: bool,
+    quiet: bool,
+) -> Built:
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in a run; read when torch is imported
+    from robustboard.runners.progress import reporter  # noqa: PLC0415 - imports rich
+    from robustboard.runners.testsets.build import build as build_set  # noqa: PLC0415 - imports pyarrow
+    from robustboard.runners.testsets.producing import material_of  # noqa: PLC0415 - imports torch
+
+    try:
+        with reporter(quiet=quiet) as shown:
+            material = material_of(
+                content, entry, batch_size=batch_size, allow_plugins=allow_plugins, reporter=shown
+            )
+        if expected is not None:
+            _need_same_parts(expected, material.parts)
+        return build_set(material, folder, _work(content), reporter(quiet=quiet))
+    except CellError as error:
+        raise UserError(f"{entry.reference}: {error.reason}") from error
 
 
 @app.command()

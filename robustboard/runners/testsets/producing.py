@@ -19,7 +19,7 @@ from robustboard.benchmarks.oracle_loop import Generator, LoopSettings, Origin, 
 from robustboard.benchmarks.seeds import Draws
 from robustboard.errors import CellError
 from robustboard.registry.catalog import Catalog
-from robustboard.registry.entries import InputSpec
+from robustboard.registry.entries import DatasetEntry, InputSpec
 from robustboard.registry.lock import Lock
 from robustboard.registry.oracles import EnsembleJudge, OracleEntry
 from robustboard.registry.testsets import TestSetEntry
@@ -30,7 +30,7 @@ from robustboard.runners.generators import load_generator
 from robustboard.runners.loaders import load_classifier
 from robustboard.runners.oracles import Oracle, load_oracle, need_competent
 from robustboard.runners.progress import Reporter
-from robustboard.runners.samples import load_samples
+from robustboard.runners.samples import Samples, load_samples
 from robustboard.runners.testsets.attempts import Material
 from robustboard.runners.testsets.judging import Floats, Produced, Verdict
 from robustboard.runners.testsets.manifest import Part, Role, identity_sha256
@@ -176,21 +176,8 @@ def material_of(
         reporter.stage(f"{recipe.reference}: {stage} {done:.0%}")
 
     setup = Setup(workspace, catalog, place.lock, progress=told, device="cpu", rows=batch_size)
-    dataset = catalog.dataset(recipe.dataset)
+    dataset, samples, source = _source(place, recipe)
     space = catalog.label_space(dataset.label_space)
-    spec = InputSpec(size=dataset.native_size or 1, channels=dataset.channels, normalization="inside")
-    samples = load_samples(dataset, space, workspace=workspace, lock=place.lock, input=spec, catalog=catalog)
-    locked = place.lock.get(f"dataset/{dataset.id}")
-    source = part_of(
-        "dataset",
-        dataset.id,
-        dataset.license,
-        {
-            "source": _json(dataset.source),
-            "lock": None if locked is None else _json(locked),
-            "fingerprint": samples.fingerprint,
-        },
-    )
     oracle = load_oracle(catalog.oracle(recipe.oracle), setup)
     need_competent(oracle, samples, dataset.id, workspace)
     generator_entry = catalog.generator(recipe.generator)
@@ -226,6 +213,24 @@ def material_of(
         producer=LoopProducer(recipe, tuple(parts), oracle, followed, model, batch_size),
         software={"robustboard": __version__, **{name: metadata.version(name) for name in SOFTWARE}},
     )
+
+
+def _source(place: Place, recipe: TestSetEntry) -> tuple[DatasetEntry, Samples, Part]:
+    """The source images at their own size, and what they are."""
+    catalog = place.catalog
+    dataset = catalog.dataset(recipe.dataset)
+    space = catalog.label_space(dataset.label_space)
+    spec = InputSpec(size=dataset.native_size or 1, channels=dataset.channels, normalization="inside")
+    samples = load_samples(
+        dataset, space, workspace=place.workspace, lock=place.lock, input=spec, catalog=catalog
+    )
+    locked = place.lock.get(f"dataset/{dataset.id}")
+    told: dict[str, JsonValue] = {
+        "source": _json(dataset.source),
+        "lock": None if locked is None else _json(locked),
+        "fingerprint": samples.fingerprint,
+    }
+    return dataset, samples, part_of("dataset", dataset.id, dataset.license, told)
 
 
 def part_of(role: Role, name: str, license_: str, told: Mapping[str, JsonValue]) -> Part:
