@@ -8,7 +8,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q -n 2 --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help leaderboard test test-long lint schemas bench-attacks bench-corruptions clean
+.PHONY: help leaderboard test test-long lint schemas bench-attacks bench-corruptions bench-oracle clean
 
 help:
 	@echo "make leaderboard   install, measure the embedded demo, write site/_build/index.html"
@@ -18,6 +18,7 @@ help:
 	@echo "make schemas       rewrite the JSON Schemas under registry/schema"
 	@echo "make bench-attacks our attacks beside those of other libraries, in an environment of their own"
 	@echo "make bench-corruptions  our corruptions beside those of other libraries, likewise"
+	@echo "make bench-oracle  the loop of generated images beside the same loop one image at a time"
 
 leaderboard: .venv/.installed
 	@$(BIN)/robustboard demo
@@ -48,6 +49,9 @@ bench-corruptions: .venv/.installed-dev
 	@sh tests/bench/imagemagick.sh
 	@sh tests/bench/make-peers.sh
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE .venv-peers/bin/python -m tests.bench.corruptions $(ARGUMENTS)
+
+bench-oracle: .venv/.installed-dev
+	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE .venv/bin/python -m tests.bench.oracle $(ARGUMENTS)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

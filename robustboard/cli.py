@@ -122,6 +122,25 @@ def check(context: typer.Context, *, as_json: AsJson = False) -> None:
     raise typer.Exit(commands.check(context.obj.find(), as_json=as_json))
 
 
+@app.command()
+def analyse(
+    context: typer.Context,
+    benchmark: Annotated[
+        str, typer.Option("--benchmark", "-b", help="Benchmark id, one that generates images.")
+    ],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="Dataset id.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Compare stored runs on generated images: ranks between generators and oracles, agreement, bias.
+
+    Example: robustboard analyse -b fmr-v1 -d digits
+    """
+    from robustboard import analyse_cli  # noqa: PLC0415 - not paid by --help
+
+    analyse_cli.analyse(context.obj.content(), benchmark, dataset, as_json=as_json)
+
+
 @app.command("list")
 def list_(
     context: typer.Context,

@@ -19,18 +19,6 @@ class GeneratorUse(Frozen):
     """How far one step moves: Adam's and sign's in each coordinate, plain gradient's times the gradient."""
 
 
-class SparseMask(Frozen):
-    """Latent coordinates that may move: those that tell perturbed latents from originals.
-
-    An L1-penalised logistic regression on the latents of the first images before and after the loop without a
-    mask; its strength is found by bisection.
-    """
-
-    images: Count
-    share: Share
-    """Most coordinates that may stay free, as a share of all."""
-
-
 class GenerationRules(Frozen):
     """The loop, the same for every dataset: steps uphill on the model's loss while an oracle agrees."""
 
@@ -39,8 +27,6 @@ class GenerationRules(Frozen):
     update_rule: Literal["adam", "sign", "sgd"] = "adam"
     start: Share | None = None
     """Begin from an FGSM image of this Linf budget; from the image itself when absent."""
-    mask: SparseMask | None = None
-    """Every coordinate may move when absent."""
 
 
 class Pairing(Frozen):

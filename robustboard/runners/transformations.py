@@ -56,7 +56,8 @@ def colour(images: Tensor, parameters: Tensor) -> Tensor:
     bright, contrast, gamma = (parameters.tanh() * LARGEST_TONE)[:, :, None, None, None].unbind(1)
     mean = images.mean(dim=(1, 2, 3), keepdim=True)
     changed = (images - mean) * (2 * contrast).exp() + mean + bright
-    return changed.clamp(1e-4, 1) ** (2 * gamma).exp() if bool((gamma != 0).any()) else changed
+    inside = changed.clamp(1e-4, 1)
+    return changed + (inside ** (2 * gamma).exp() - inside)
 
 
 def blur(images: Tensor, parameters: Tensor) -> Tensor:
