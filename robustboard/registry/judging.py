@@ -142,7 +142,8 @@ def _same_space(
     other: Found[DatasetEntry] | Found[ModelEntry] | Found[OracleEntry] | None,
 ) -> Iterator[Problem]:
     if other is not None and other.entry.label_space != space:
-        message = f"expected a {kind} of label space {space}, got {echo(other.entry.id)}"
+        article = "an" if kind == "oracle" else "a"
+        message = f"expected {article} {kind} of label space {space}, got {echo(other.entry.id)}"
         yield found.problem(where, f"{message} of {other.entry.label_space}")
 
 

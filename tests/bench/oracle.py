@@ -135,7 +135,7 @@ def naive(given: Parts, budget: int) -> Outcome:
     """The definition, one image at a time: decode, differentiate, step, decode again, ask the oracle."""
     found, status, steps = [], [], []
     started = time.perf_counter()
-    for image, label in zip(given.images.split(1), given.labels.split(1), strict=True):
+    for image, label in zip(torch.split(given.images, 1), torch.split(given.labels, 1), strict=True):
         best, told, count = _one(given, image, label, budget)
         found.append(best)
         status.append(told)

@@ -78,7 +78,7 @@ def test_the_toy_of_the_definition() -> None:
         clean=[0] * 8 + [1] * 2,
         after=[0] * 3 + [1] * 3 + [0, 0, 1, 1],
         verdict=[0] * 10,
-        status=["accepted"] * 6 + ["reconstruction-only"] * 2 + ["rejected-at-0", "source-rejected"],
+        status=[*["accepted"] * 6, *["reconstruction-only"] * 2, "rejected-at-0", "source-rejected"],
     )
     assert found["clean_accuracy@clean"].value == pytest.approx(0.8)
     assert found[f"perturbed_accuracy@{PAIR}"].value == pytest.approx(0.5)
