@@ -132,15 +132,31 @@ def _row(result: Result, pair: str) -> dict[str, str | float | None]:
         if score.condition == pair and score.metric in COLUMNS:
             found[score.metric] = score.value
             found[f"{score.metric}_low"], found[f"{score.metric}_high"] = score.low, score.high
-    oracle = pair.rsplit(" by ", 1)[1]
-    flags = [flag.name for flag in result.flags if flag.name.startswith("oracle-") and oracle in flag.reason]
-    found["flags"] = " ".join(dict.fromkeys(flags))
+    found["flags"] = " ".join(shared_with(result, pair))
     return found
 
 
+def shared_with(result: Result, pair: str) -> list[str]:
+    """Flags of a result that tell what its model shares with a pair's oracle."""
+    oracle = pair.rsplit(" by ", 1)[-1]
+    flags = [
+        flag.name
+        for flag in result.flags
+        if flag.name.startswith("oracle-") and oracle in flag.reason.split()
+    ]
+    return list(dict.fromkeys(flags))
+
+
 def rank_agreement(results: Iterable[Result], first: str, second: str) -> Agreement:
-    """Kendall's tau-b of two conditions' FMR over the models that have both."""
-    both = [(value(result, "fmr", first), value(result, "fmr", second)) for result in results]
+    """Kendall's tau-b of two conditions' FMR over the models that have both.
+
+    Models that share weights with one of the oracles are left out: their FMR says nothing.
+    """
+    both = [
+        (value(result, "fmr", first), value(result, "fmr", second))
+        for result in results
+        if not {"oracle-shares-weights"} & {*shared_with(result, first), *shared_with(result, second)}
+    ]
     known = [(one, other) for one, other in both if one is not None and other is not None]
     if len(known) < LEAST_MODELS:
         reason = f"it needs {LEAST_MODELS} or more models with both numbers"

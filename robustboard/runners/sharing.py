@@ -36,6 +36,7 @@ def shared(model: ModelEntry, oracle: OracleEntry, catalog: Catalog) -> tuple[Sh
 
 def _shared(model: ModelEntry, oracle: OracleEntry, name: str, catalog: Catalog) -> Iterator[Shared]:
     judge = oracle.judge
+    who = oracle.id if oracle.id == name else f"{oracle.id} of {name}"
     if isinstance(judge, EnsembleJudge):
         for member in judge.members:
             yield from _shared(model, catalog.oracle(member), name, catalog)
@@ -47,10 +48,10 @@ def _shared(model: ModelEntry, oracle: OracleEntry, name: str, catalog: Catalog)
         entry = catalog.model(other)
         seen = set(entry.training.datasets)
         if _same_weights(model, entry):
-            yield Shared("weights", name, f"{model.id} and {oracle.id} have the weights of {entry.id}")
+            yield Shared("weights", name, f"{model.id} and {who} have the weights of {entry.id}")
     both = sorted({each.casefold() for each in seen} & {each.casefold() for each in model.training.datasets})
     if both:
-        yield Shared("data", name, f"{model.id} and {oracle.id} were both trained on {', '.join(both)}")
+        yield Shared("data", name, f"{model.id} and {who} were both trained on {', '.join(both)}")
 
 
 def _model_of(weights: TrainedClip | ModelClip) -> str:

@@ -74,15 +74,16 @@ def test_models_without_a_number_are_left_out_and_few_models_give_no_tau(run_key
 
 def table() -> PredictionTable:
     """Six images of two classes: all of class 0 accepted, one of three of class 1."""
-    labels = np.array([0, 0, 0, 1, 1, 1])
+    labels = [0, 0, 0, 1, 1, 1]
     ids = [f"{row}" for row in range(6)]
-    status: list[SampleStatus] = [*["accepted"] * 4, "rejected-at-0", "reconstruction-only"]
+    status: list[SampleStatus] = ["accepted", "accepted", "accepted", "accepted"]
+    status += ["rejected-at-0", "reconstruction-only"]
 
     def rows(condition: str, predicted: Sequence[int]) -> PredictionTable:
         return PredictionTable.of(
             sample_id=ids,
             condition=condition,
-            label=labels,
+            label=np.array(labels),
             predicted=np.array(predicted),
             confidence=np.ones(6),
             distance=np.ones(6),

@@ -73,12 +73,14 @@ def scored(
 
 def test_the_toy_of_the_definition() -> None:
     """10 images, 8 right; 6 accepted of which 3 right: SA 0.8, PA 0.5, VR 0.6, FMR 62.5."""
+    status: list[SampleStatus] = ["accepted"] * 6
+    status += ["reconstruction-only", "reconstruction-only", "rejected-at-0", "source-rejected"]
     found = scored(
         labels=[0] * 10,
         clean=[0] * 8 + [1] * 2,
         after=[0] * 3 + [1] * 3 + [0, 0, 1, 1],
         verdict=[0] * 10,
-        status=[*["accepted"] * 6, *["reconstruction-only"] * 2, "rejected-at-0", "source-rejected"],
+        status=status,
     )
     assert found["clean_accuracy@clean"].value == pytest.approx(0.8)
     assert found[f"perturbed_accuracy@{PAIR}"].value == pytest.approx(0.5)
