@@ -7,22 +7,27 @@ from typing import TYPE_CHECKING
 
 from robustboard import console
 from robustboard.benchmarks.entries import GeneratedSetting
+from robustboard.benchmarks.generated import pair_name
 from robustboard.errors import UserError
 
 if TYPE_CHECKING:
     from robustboard.commands import Content
     from robustboard.leaderboard.generated import Analysis, Bias
+    from robustboard.runners.store import StoredRun
+    from robustboard.runners.transfer import Transfer
 
 
-def analyse(content: Content, benchmark_id: str, dataset_id: str, *, as_json: bool) -> None:
-    """Print ranks, agreement and bias of every stored run of a protocol on a dataset.
+def analyse(
+    content: Content, benchmark_id: str, dataset_id: str, *, with_transfer: bool, as_json: bool
+) -> None:
+    """Print ranks, agreement and bias of every stored run of a protocol on a dataset, and transfer if asked.
 
     Raises UserError where the protocol generates no images there, or nothing is measured.
     """
     from robustboard.leaderboard.generated import analyse as analysed  # noqa: PLC0415 - scipy takes a second
     from robustboard.runners.keys import Keys  # noqa: PLC0415 - not paid by other commands
     from robustboard.runners.score import rebuild  # noqa: PLC0415 - likewise
-    from robustboard.runners.store import Store, StoredRun  # noqa: PLC0415 - likewise
+    from robustboard.runners.store import Store  # noqa: PLC0415 - likewise
 
     dataset = content.catalog.dataset(dataset_id)
     if benchmark_id not in content.benchmarks:
@@ -44,10 +49,37 @@ def analyse(content: Content, benchmark_id: str, dataset_id: str, *, as_json: bo
         raise UserError(f"no finished run of {benchmark_id} on {dataset_id}: run {wanted}")
     results = [rebuild(run, keys) for run in runs.values()]
     found = analysed(setting, results, {name: run.predictions for name, run in runs.items()})
+    moved = _transferred(content, setting, runs) if with_transfer else []
     if as_json:
-        console.out_json(asdict(found))
-    else:
-        _show(found)
+        console.out_json(asdict(found) | {"transfer": [asdict(each) for each in moved]})
+        return
+    _show(found)
+    if moved:
+        console.out_table(
+            ["images of", "generator by oracle", "images", *(f"{name} %" for name in sorted(runs))],
+            (
+                [
+                    each.source,
+                    each.pair,
+                    str(each.images),
+                    *(_percent(each.accuracy[name]) for name in sorted(runs)),
+                ]
+                for each in moved
+            ),
+            title="do images generated against one model fool another?",
+        )
+
+
+def _transferred(content: Content, setting: GeneratedSetting, runs: dict[str, StoredRun]) -> list[Transfer]:
+    """The matrix of every pair; loads every model."""
+    from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
+    from robustboard.runners.session import Session  # noqa: PLC0415 - takes seconds to import
+    from robustboard.runners.transfer import transfer  # noqa: PLC0415 - likewise
+
+    profile = load_profile(content.workspace, "cpu")
+    session = Session(content.workspace, content.catalog, content.benchmarks, content.lock, profile)
+    pairs = [pair_name(use.generator, oracle) for use, oracle in setting.pairs]
+    return [each for pair in pairs for each in transfer(session, runs, pair)]
 
 
 def _percent(number: object) -> str:

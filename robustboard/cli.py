@@ -130,6 +130,9 @@ def analyse(
     ],
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="Dataset id.")],
     *,
+    transfer: Annotated[
+        bool, typer.Option("--transfer", help="Also show every model the images made against the others.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare stored runs on generated images: ranks between generators and oracles, agreement, bias.
@@ -138,7 +141,7 @@ def analyse(
     """
     from robustboard import analyse_cli  # noqa: PLC0415 - not paid by --help
 
-    analyse_cli.analyse(context.obj.content(), benchmark, dataset, as_json=as_json)
+    analyse_cli.analyse(context.obj.content(), benchmark, dataset, with_transfer=transfer, as_json=as_json)
 
 
 @app.command("list")

@@ -27,6 +27,7 @@ from robustboard.runners.procedures import measure
 from robustboard.runners.record import Checks
 from robustboard.runners.score import headline, name_of, result_of, write_result
 from robustboard.runners.session import Job, Session
+from robustboard.runners.sharing import shared_in
 from robustboard.runners.store import OpenRun, run_plan
 from robustboard.runners.worst_case import worst_case
 
@@ -117,7 +118,7 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
         | {f"network {name}": fact for name, fact in classifier.facts.items()}
         | (job.network.facts() if isinstance(job.network, Grouped) else {})
         | _judged(job)
-        | job.shared(),
+        | shared_in(job.model.entry, job.setting, session.catalog),
         checks=checks,
     )
     run.put(index, table, circumstances)

@@ -48,7 +48,6 @@ from robustboard.runners.progress import Reporter, Silent
 from robustboard.runners.record import RunKey
 from robustboard.runners.samples import Samples, choose_subset, load_samples
 from robustboard.runners.score import read_result
-from robustboard.runners.sharing import shared, told
 from robustboard.runners.shifts import Corrupted
 from robustboard.runners.sources.pixels import Floats
 from robustboard.runners.stems import ease_stems
@@ -229,9 +228,13 @@ class Session:
 
     def keep_generated(self, digest: str, pair: str, part: range, stored: npt.NDArray[np.uint8]) -> None:
         """Store the 8-bit images of a shard beside the run, for analyses; the last write stands."""
-        folder = self.workspace.runs / "generated" / digest / pair.replace(" ", "-")
+        folder = self.generated_folder(digest, pair)
         durable.make_folder(folder)
         durable.write(folder / f"{part.start:06d}.npy", array_bytes(stored))
+
+    def generated_folder(self, digest: str, pair: str) -> Path:
+        """Where the generated images of a run and pair lie, one array a shard."""
+        return self.workspace.runs / "generated" / digest / pair.replace(" ", "-")
 
     def is_committed(self, job: Job) -> bool:
         """Whether a result file of this very key came with the content or lies in the output."""
@@ -351,17 +354,6 @@ class Job:
             {use.generator: session.generator(use.generator, space).generator for use in setting.generators},
             {name: session.oracle(name) for name in setting.oracles},
         )
-
-    def shared(self) -> dict[str, str]:
-        """What the model has in common with the oracles, for the record."""
-        if not isinstance(self.setting, GeneratedSetting):
-            return {}
-        catalog = self.model.session.catalog
-        return {
-            name: reason
-            for oracle in self.setting.oracles
-            for name, reason in told(shared(self.model.entry, catalog.oracle(oracle), catalog)).items()
-        }
 
     @cached_property
     def _corrupted(self) -> dict[str, Samples]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from robustboard.benchmarks.entries import GeneratedSetting, Scope
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import HubWeights, ModelEntry
 from robustboard.registry.oracles import ClassifierJudge, EnsembleJudge, ModelClip, OracleEntry, TrainedClip
@@ -70,6 +71,17 @@ def _same_weights(model: ModelEntry, other: ModelEntry) -> bool:
 def told(found: tuple[Shared, ...]) -> dict[str, str]:
     """What is shared, for the circumstances of a run: `shared with oracle NAME: weights` → why."""
     return {f"{PREFIX}{each.oracle}: {each.what}": each.reason for each in found}
+
+
+def shared_in(model: ModelEntry, setting: Scope, catalog: Catalog) -> dict[str, str]:
+    """What a model shares with the oracles of a setting, for the record; nothing for other protocols."""
+    if not isinstance(setting, GeneratedSetting):
+        return {}
+    return {
+        name: reason
+        for oracle in setting.oracles
+        for name, reason in told(shared(model, catalog.oracle(oracle), catalog)).items()
+    }
 
 
 def sharing_flags(preparation: Mapping[str, str]) -> tuple[SanityFlag, ...]:
