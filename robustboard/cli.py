@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robustboard import __version__, console, external_cli
+from robustboard import __version__, console, external_cli, testset_cli
 from robustboard.errors import RobustboardError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(external_cli.app, name="external")
+app.add_typer(testset_cli.app, name="testset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +122,33 @@ def check(context: typer.Context, *, as_json: AsJson = False) -> None:
     raise typer.Exit(commands.check(context.obj.find(), as_json=as_json))
 
 
+@app.command()
+def analyse(
+    context: typer.Context,
+    benchmark: Annotated[
+        str, typer.Option("--benchmark", "-b", help="Benchmark id, one that generates images.")
+    ],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="Dataset id.")],
+    *,
+    transfer: Annotated[
+        bool, typer.Option("--transfer", help="Also show every model the images made against the others.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare stored runs on generated images: ranks between generators and oracles, agreement, bias.
+
+    Example: robustboard analyse -b fmr-v1 -d digits
+    """
+    from robustboard import analyse_cli  # noqa: PLC0415 - not paid by --help
+
+    analyse_cli.analyse(context.obj.content(), benchmark, dataset, with_transfer=transfer, as_json=as_json)
+
+
 @app.command("list")
 def list_(
     context: typer.Context,
     kind: Annotated[
-        str, typer.Argument(help="models, datasets, benchmarks, labels, boards, fits, profiles or reported.")
+        str, typer.Argument(help="models, datasets, oracles, generators or another kind of entry.")
     ] = "models",
     *,
     as_json: AsJson = False,

@@ -13,9 +13,8 @@ from robustboard.benchmarks import catalog as benchmark_catalog
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.errors import CellError, ContentError, LockError, Problem, UnknownNameError, UserError
 from robustboard.registry.catalog import Catalog, load_catalog
-from robustboard.registry.entries import DatasetEntry, ModelEntry
 from robustboard.registry.folders import read_folder
-from robustboard.registry.lock import Lock, add_line, key_of, read_lock
+from robustboard.registry.lock import Lock, Lockable, add_line, key_of, read_lock
 from robustboard.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -78,6 +77,7 @@ def check(workspace: Workspace, *, as_json: bool) -> int:
     from robustboard.leaderboard.fits import FitEntry  # noqa: PLC0415 - only here
     from robustboard.registry.check import check as check_registry  # noqa: PLC0415 - only here
     from robustboard.registry.reported import load_reported  # noqa: PLC0415 - only here
+    from robustboard.registry.testsets import load_test_sets  # noqa: PLC0415 - only here
     from robustboard.runners.profiles import RunProfile  # noqa: PLC0415 - only here
 
     problems: set[Problem] = {
@@ -92,6 +92,7 @@ def check(workspace: Workspace, *, as_json: bool) -> int:
         if not problems:
             content = load(workspace)
             load_boards(workspace, content.catalog, content.benchmarks, reported)
+            load_test_sets(workspace, content.catalog)
     except ContentError as error:
         problems.update(error.problems)
     if as_json:
@@ -111,12 +112,13 @@ UNLOCKED = ("trained-here", "classes-of")
 """Kinds of source that have no lock line: weights made here, and views of other datasets."""
 
 
-def _chosen(content: Content, names: Sequence[str]) -> list[ModelEntry | DatasetEntry]:
-    every: list[ModelEntry | DatasetEntry] = [
+def _chosen(content: Content, names: Sequence[str]) -> list[Lockable]:
+    every: list[Lockable] = [
         *content.catalog.models.values(),
         *content.catalog.datasets.values(),
+        *content.catalog.generators.values(),
     ]
-    entries = {key_of(entry): entry for entry in every if entry.source.kind not in UNLOCKED}
+    entries = {key_of(entry): entry for entry in every if entry.source and entry.source.kind not in UNLOCKED}
     for name in names:
         if name not in entries:
             raise UnknownNameError("entry to lock", name, entries)

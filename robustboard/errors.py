@@ -34,6 +34,7 @@ FailureKind = Literal[
     "budget",
     "unlocked",
     "extra-missing",
+    "incompetent",
     "store",
     "disk-full",
 ]

@@ -338,6 +338,10 @@ Revision = Annotated[
 ]
 Sha256 = Annotated[str, *_pattern(r"[0-9a-f]{64}", "a SHA-256 of 64 hex digits")]
 Word = Annotated[str, *_pattern(_WORD.pattern, "one word of letters, digits and . _ + -")]
+_PLACE = r"(?:0|[1-9][0-9]{0,5})"
+Version = Annotated[
+    str, *_pattern(rf"{_PLACE}\.{_PLACE}\.{_PLACE}", "a version of three whole numbers such as 1.0.0")
+]
 HttpsUrl = Annotated[
     str, *_pattern(rf"https://{_HOST}(?:/[A-Za-z0-9._~:/?#@!$&()*+,;=%-]*)?", "an https:// address")
 ]

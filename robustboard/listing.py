@@ -5,6 +5,7 @@ from __future__ import annotations
 from robustboard import console
 from robustboard.commands import Content
 from robustboard.errors import UnknownNameError
+from robustboard.registry.catalog import Catalog
 from robustboard.registry.companions import ClassesOf
 from robustboard.registry.entries import UNRESOLVED, DatasetEntry, HubData, HubWeights, ModelEntry
 from robustboard.registry.lock import Lock, key_of
@@ -23,6 +24,21 @@ def _pin(entry: ModelEntry | DatasetEntry, lock: Lock) -> str:
     if isinstance(source, HubWeights | HubData):
         return "unresolved" if source.revision == UNRESOLVED else f"not locked ({source.revision[:12]})"
     return "not locked"
+
+
+def _judging(catalog: Catalog, kind: str) -> list[dict[str, str]]:
+    """Oracles with the datasets that they may judge, or generators with where their weights come from."""
+    if kind == "oracles":
+        return [
+            {"id": o.id, "name": o.name, "labels": o.label_space, "kind": o.judge.kind}
+            | {"judges": " ".join(each.dataset for each in o.competence), "license": o.license}
+            for o in catalog.oracles.values()
+        ]
+    return [
+        {"id": g.id, "name": g.name, "kind": g.method.kind}
+        | {"source": g.source.kind if g.source is not None else "none", "license": g.license}
+        for g in catalog.generators.values()
+    ]
 
 
 def _listing(content: Content, kind: str) -> list[dict[str, str]]:
@@ -55,6 +71,8 @@ def _listing(content: Content, kind: str) -> list[dict[str, str]]:
             for s in catalog.class_groups.values()
         ]
         return spaces + subsets + groups
+    if kind in ("oracles", "generators"):
+        return _judging(catalog, kind)
     if kind == "boards":
         return [{"id": b.id, "name": b.name, "labels": b.label_space} for b in content.boards().values()]
     if kind == "fits":
@@ -81,8 +99,18 @@ def _listing(content: Content, kind: str) -> list[dict[str, str]]:
         return [
             {"id": name, "name": t.source.name, "numbers": str(len(t.scores))} for name, t in tables.items()
         ]
-    kinds = ("models", "datasets", "benchmarks", "labels", "boards", "fits", "profiles", "reported")
-    raise UnknownNameError("kind of entry", kind, kinds)
+    kinds = (
+        "models",
+        "datasets",
+        "benchmarks",
+        "labels",
+        "oracles",
+        "generators",
+        "boards",
+        "fits",
+        "profiles",
+    )
+    raise UnknownNameError("kind of entry", kind, (*kinds, "reported"))
 
 
 def show_list(content: Content, kind: str, *, as_json: bool) -> None:

@@ -11,12 +11,15 @@ from robustboard.benchmarks.entries import (
     Clean,
     Corruption,
     CueConflict,
+    Generated,
+    GeneratedSetting,
     Ladder,
     Noise,
     OutOfDistribution,
     Procedure,
     Scope,
 )
+from robustboard.benchmarks.generated import oracle_name, pair_name, verdict_name
 
 TEMPERATURE = "temperature"
 ALL = "all"
@@ -30,16 +33,18 @@ class Condition:
     """One perturbation of every image."""
 
     kind: str
-    """The norm of an attack, the distribution of noise, a corruption, or `temperature`."""
+    """The norm of an attack, the distribution of noise, a corruption, `temperature`; of generated images the
+    whole name."""
     budget: Fraction
-    """In units of the [0, 1] pixel range; the L2 length for norm l2; the severity of a corruption."""
+    """In units of the [0, 1] pixel range; the L2 length for norm l2; the severity of a corruption;
+    0 where the kind says it all."""
     draw: int | None = None
     """Which of several independent draws; None for attacks."""
 
     @property
     def group(self) -> str:
         """The name without the draw: `gaussian 1/10`."""
-        return f"{self.kind} {self.budget}"
+        return f"{self.kind} {self.budget}" if self.budget else self.kind
 
     @property
     def name(self) -> str:
@@ -56,6 +61,8 @@ def perturbations(procedure: Procedure, setting: Scope) -> tuple[Condition, ...]
         return tuple(Condition(TEMPERATURE, each) for each in procedure.temperatures)
     if isinstance(procedure, OutOfDistribution | CueConflict):
         return ()
+    if isinstance(procedure, Generated):
+        return _generated(setting)
     if isinstance(procedure, Corruption):
         return tuple(
             Condition(name, Fraction(severity))
@@ -72,6 +79,17 @@ def perturbations(procedure: Procedure, setting: Scope) -> tuple[Condition, ...]
             for draw in range(procedure.draws)
         )
     return tuple(Condition(procedure.norm, budget) for budget in setting.budgets)
+
+
+def _generated(setting: Scope) -> tuple[Condition, ...]:
+    """Each oracle on the images as they are; generated images of each pair, and the oracle's verdicts."""
+    if not isinstance(setting, GeneratedSetting):
+        raise TypeError(f"expected a setting with generators and oracles, got {type(setting).__name__}")
+    names = [oracle_name(oracle) for oracle in setting.oracles]
+    for use, oracle in setting.pairs:
+        pair = pair_name(use.generator, oracle)
+        names += [pair, verdict_name(pair)]
+    return tuple(Condition(name, Fraction(0)) for name in names)
 
 
 def conditions(procedure: Procedure, setting: Scope) -> tuple[str, ...]:
@@ -92,11 +110,15 @@ def headline(procedure: Procedure, setting: Scope) -> str:
             return f"aupr_out@{MSP}"
         case CueConflict():
             return f"shape_bias@{CLEAN}"
+        case Generated() if isinstance(setting, GeneratedSetting):
+            return f"fmr@{pair_name(setting.generators[0].generator, setting.oracles[0])}"
         case Corruption():
             return f"{'mce' if procedure.normaliser else 'mean_corruption_accuracy'}@{ALL}"
     if isinstance(procedure, Clean) or not isinstance(setting, Ladder):
         return f"clean_accuracy@{CLEAN}"
     if isinstance(procedure, Adversarial):
         return f"robust_accuracy@{procedure.norm} {setting.headline}"
+    if isinstance(procedure, Generated):
+        raise TypeError(f"expected a setting with generators and oracles, got {type(setting).__name__}")
     kind = "gaussian" if "gaussian" in procedure.distributions else procedure.distributions[0]
     return f"noise_accuracy@{kind} {setting.headline}"

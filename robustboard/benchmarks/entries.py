@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from robustboard.benchmarks.corruptions.parameters import CATEGORIES
+from robustboard.benchmarks.generated import GenerationRules, Pairing
 from robustboard.errors import nearest
 from robustboard.fields import (
     Count,
@@ -201,6 +202,17 @@ class CueConflict(Frozen):
     settings: tuple[Scope, ...] = Field(min_length=1)
 
 
+class GeneratedSetting(Scope, Pairing):
+    """Datasets, and the generators and oracles for them."""
+
+
+class Generated(GenerationRules):
+    """Images that a generator makes against the evaluated model while an oracle sees the label in them."""
+
+    kind: Literal["generated"]
+    settings: tuple[GeneratedSetting, ...] = Field(min_length=1)
+
+
 def _check_linf(norm: Norm, settings: Sequence[Ladder]) -> None:
     for place, setting in enumerate(settings):
         if norm == "linf" and setting.budgets[-1] > 1:
@@ -334,7 +346,16 @@ class WorstCase(Frozen):
 Adversarial = Attack | Cascade | External | WorstCase
 """Procedures whose rows say which images survive inside a budget."""
 Procedure = Annotated[
-    Clean | Noise | Attack | Cascade | External | WorstCase | Corruption | OutOfDistribution | CueConflict,
+    Clean
+    | Noise
+    | Attack
+    | Cascade
+    | External
+    | WorstCase
+    | Corruption
+    | OutOfDistribution
+    | CueConflict
+    | Generated,
     Field(discriminator="kind"),
 ]
 

@@ -134,6 +134,46 @@ METRICS: dict[str, Metric] = {
     ),
     "shape_accuracy": Metric("Share of conflict images decided by shape.", "share", "none"),
     "texture_accuracy": Metric("Share of conflict images decided by texture.", "share", "none"),
+    "fmr": Metric(
+        "Accuracy on generated images that the oracle accepts, in percent of accuracy on all originals.",
+        "percent",
+        "higher",
+    ),
+    "fmr_matched": Metric(
+        "The same in percent of accuracy on the originals of the accepted images.", "percent", "higher"
+    ),
+    "perturbed_accuracy": Metric(
+        "Share of the generated images that the oracle accepts which the model classifies right.",
+        "share",
+        "higher",
+    ),
+    "perturbed_accuracy_unrejected": Metric(
+        "The same with images for which no step was accepted, as their reconstruction.", "share", "higher"
+    ),
+    "perturbed_accuracy_all": Metric(
+        "The same over all images; rejected ones count as their original.", "share", "higher"
+    ),
+    "accepted_clean_accuracy": Metric(
+        "Accuracy on the originals of the images that the oracle accepts.", "share", "higher"
+    ),
+    "validation_rate": Metric(
+        "Share of all images that became a generated image which the oracle accepts.", "share", "none"
+    ),
+    "oracle_accuracy": Metric("Share of all images that the oracle itself sees right.", "share", "none"),
+    "accepted_steps": Metric("Mean steps of the accepted images.", "count", "none"),
+    "l2_distance": Metric("Mean L2 distance of accepted images from their originals.", "ratio", "none"),
+    "linf_distance": Metric("Mean largest change of a pixel of accepted images.", "ratio", "none"),
+    "accepted_images": Metric("Generated images that the oracle accepts.", "count", "none"),
+    "reconstruction_only_images": Metric(
+        "Images whose reconstruction the oracle accepts, but no step.", "count", "none"
+    ),
+    "rejected_at_0_images": Metric(
+        "Images whose reconstruction alone is another class to the oracle.", "count", "none"
+    ),
+    "source_rejected_images": Metric("Originals that are another class to the oracle.", "count", "none"),
+    "lost_to_rounding_images": Metric(
+        "Accepted images that the oracle rejects once they are 8-bit files.", "count", "none"
+    ),
     "accuracy_drop": Metric(
         "Clean accuracy less accuracy under a shift, on the same classes.", "difference", "lower"
     ),

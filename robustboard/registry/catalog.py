@@ -11,7 +11,10 @@ from robustboard.errors import ContentError, Problem, UnknownNameError, Workspac
 from robustboard.registry.companions import ClassesOf
 from robustboard.registry.entries import DatasetEntry, ModelEntry
 from robustboard.registry.folders import Folder, by_id, need_folder, read_folder
+from robustboard.registry.generators import GeneratorEntry
+from robustboard.registry.judging import check_generation
 from robustboard.registry.labels import ClassGroups, ClassSubset, LabelFile, LabelSpace
+from robustboard.registry.oracles import OracleEntry
 from robustboard.registry.references import cross_check
 from robustboard.workspace import Workspace
 
@@ -27,6 +30,8 @@ class Catalog:
     label_spaces: Mapping[str, LabelSpace]
     class_subsets: Mapping[str, ClassSubset]
     class_groups: Mapping[str, ClassGroups] = field(default_factory=dict)
+    oracles: Mapping[str, OracleEntry] = field(default_factory=dict)
+    generators: Mapping[str, GeneratorEntry] = field(default_factory=dict)
 
     def model(self, name: str) -> ModelEntry:
         """The model of that id. Raises UnknownNameError with the nearest ids."""
@@ -43,6 +48,14 @@ class Catalog:
     def class_subset(self, name: str) -> ClassSubset:
         """The class subset of that id. Raises UnknownNameError with the nearest ids."""
         return _look_up("class subset", name, self.class_subsets)
+
+    def oracle(self, name: str) -> OracleEntry:
+        """The oracle of that id. Raises UnknownNameError with the nearest ids."""
+        return _look_up("oracle", name, self.oracles)
+
+    def generator(self, name: str) -> GeneratorEntry:
+        """The generator of that id. Raises UnknownNameError with the nearest ids."""
+        return _look_up("generator", name, self.generators)
 
     def chosen(self, dataset: DatasetEntry) -> ClassSubset | ClassGroups | None:
         """The label file that a dataset's class_subset names. Raises UnknownNameError."""
@@ -104,6 +117,8 @@ class Survey:
     models: Folder[ModelEntry]
     datasets: Folder[DatasetEntry]
     labels: Folder[LabelFile]
+    oracles: Folder[OracleEntry]
+    generators: Folder[GeneratorEntry]
     problems: tuple[Problem, ...]
 
 
@@ -114,9 +129,9 @@ def _label_type(node: yamls.Mapping) -> type[LabelFile]:
 
 
 def survey(workspace: Workspace) -> Survey:
-    """Read every file of registry/{models,datasets,labels} and check the references between them.
+    """Read every file of registry/{models,datasets,labels,oracles,generators}, and check the references.
 
-    Raises WorkspaceError when there is no registry, or none of the three folders in it.
+    Raises WorkspaceError when there is no registry, or none of the first three folders in it.
     """
     root = workspace.registry
     need_folder(workspace, root)
@@ -126,9 +141,13 @@ def survey(workspace: Workspace) -> Survey:
     models = read_folder(workspace, root / "models", lambda _: ModelEntry)
     datasets = read_folder(workspace, root / "datasets", lambda _: DatasetEntry)
     labels: Folder[LabelFile] = read_folder(workspace, root / "labels", _label_type, limits=yamls.TABLE)
+    oracles = read_folder(workspace, root / "oracles", lambda _: OracleEntry)
+    generators = read_folder(workspace, root / "generators", lambda _: GeneratorEntry)
     problems = [*models.problems, *datasets.problems, *labels.problems]
+    problems += [*oracles.problems, *generators.problems]
     problems += cross_check(models, datasets, labels)
-    return Survey(models, datasets, labels, tuple(sorted(set(problems))))
+    problems += check_generation(oracles, generators, models, datasets, labels)
+    return Survey(models, datasets, labels, oracles, generators, tuple(sorted(set(problems))))
 
 
 def load_catalog(workspace: Workspace) -> Catalog:
@@ -146,4 +165,6 @@ def load_catalog(workspace: Workspace) -> Catalog:
         label_spaces={key: entry for key, entry in labels.items() if isinstance(entry, LabelSpace)},
         class_subsets={key: entry for key, entry in labels.items() if isinstance(entry, ClassSubset)},
         class_groups={key: entry for key, entry in labels.items() if isinstance(entry, ClassGroups)},
+        oracles=by_id(seen.oracles),
+        generators=by_id(seen.generators),
     )

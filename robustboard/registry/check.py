@@ -8,9 +8,12 @@ from robustboard.errors import Problem, echo, suggestion
 from robustboard.registry.catalog import survey
 from robustboard.registry.folders import by_id
 from robustboard.registry.lock import lock_problems
+from robustboard.registry.testsets import survey_test_sets
 from robustboard.workspace import Workspace
 
-FOLDERS = frozenset({"models", "datasets", "labels", "reported", "schema"})
+FOLDERS = frozenset(
+    {"models", "datasets", "labels", "oracles", "generators", "reported", "schema", "testsets"}
+)
 FILES = frozenset({"lock.yaml", "README.md"})
 
 
@@ -23,8 +26,9 @@ def check(workspace: Workspace) -> list[Problem]:
     """
     seen = survey(workspace)
     ids = {f"model/{name}" for name in seen.models.ids} | {f"dataset/{name}" for name in seen.datasets.ids}
-    lock = lock_problems(workspace, by_id(seen.models), by_id(seen.datasets), ids)
-    return sorted({*seen.problems, *lock, *_strays(workspace)})
+    ids |= {f"generator/{name}" for name in seen.generators.ids}
+    lock = lock_problems(workspace, by_id(seen.models), by_id(seen.datasets), ids, by_id(seen.generators))
+    return sorted({*seen.problems, *lock, *survey_test_sets(workspace).problems, *_strays(workspace)})
 
 
 def _strays(workspace: Workspace) -> Iterator[Problem]:

@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, RootModel
 
@@ -29,22 +30,25 @@ from robustboard.registry.entries import (
     TrainedWeights,
 )
 from robustboard.registry.entries import FileWeights as _FileWeights
+from robustboard.registry.generators import GeneratorEntry, HubFolder, TrainedUnet, TrainedVq
 from robustboard.workspace import Workspace
 
-Kind = Literal["model", "dataset"]
+Kind = Literal["model", "dataset", "generator"]
+Lockable = ModelEntry | DatasetEntry | GeneratorEntry
 HEADER = "# Written by `robustboard lock`: one line an entry. Correct entries, not this file.\n"
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
 
 
-def key_of(entry: ModelEntry | DatasetEntry) -> str:
-    """The entry's name in the lock: model/ID or dataset/ID."""
-    return f"{'model' if isinstance(entry, ModelEntry) else 'dataset'}/{entry.id}"
+def key_of(entry: Lockable) -> str:
+    """The entry's name in the lock: model/ID, dataset/ID or generator/ID."""
+    kinds = {ModelEntry: "model", DatasetEntry: "dataset", GeneratorEntry: "generator"}
+    return f"{kinds[type(entry)]}/{entry.id}"
 
 
 def _key(value: object) -> str:
     kind, _, name = value.partition("/") if isinstance(value, str) else ("", "", "")
-    if kind not in ("model", "dataset") or not is_entry_id(name):
-        raise refuse("model/ID or dataset/ID")
+    if kind not in get_args(Kind) or not is_entry_id(name):
+        raise refuse("model/ID, dataset/ID or generator/ID")
     return f"{kind}/{name}"
 
 
@@ -54,7 +58,7 @@ class _Lines(RootModel[dict[Annotated[str, BeforeValidator(_key)], LockedEntry]]
 
 @dataclass(frozen=True, slots=True)
 class Lock(Mapping[str, LockedEntry]):
-    """What was resolved, by `model/ID` and `dataset/ID`."""
+    """What was resolved, by `model/ID`, `dataset/ID` and `generator/ID`."""
 
     entries: Mapping[str, LockedEntry] = field(default_factory=dict)
 
@@ -80,14 +84,14 @@ class Lock(Mapping[str, LockedEntry]):
             )
         return found
 
-    def pin(self, entry: ModelEntry | DatasetEntry) -> LockedEntry:
+    def pin(self, entry: Lockable) -> LockedEntry:
         """The line of an entry, which must agree with it.
 
         Raises LockError when there is none, or when it contradicts the entry's revision or hashes.
         """
         key = key_of(entry)
-        kind, name = key.split("/")
-        found = self.require("model" if kind == "model" else "dataset", name)
+        kind: Kind = "dataset" if isinstance(entry, DatasetEntry) else "model"
+        found = self.require("generator" if isinstance(entry, GeneratorEntry) else kind, entry.id)
         for where, message in contradictions(entry, found):
             raise LockError(f"registry/lock.yaml: {key}: {where}: {message}; run robustboard lock {key}")
         return found
@@ -98,21 +102,22 @@ class Lock(Mapping[str, LockedEntry]):
         return Lock({key: value for key, value in merged.items() if value is not None})
 
 
-def contradictions(entry: ModelEntry | DatasetEntry, locked: LockedEntry) -> list[tuple[str, str]]:
+def contradictions(entry: Lockable, locked: LockedEntry) -> list[tuple[str, str]]:
     """(field of the lock's line, complaint) for all that the entry itself pins otherwise."""
     source = entry.source
-    if isinstance(source, TrainedWeights):
-        return [("", "expected no line, got one: this project trains the weights from the entry's recipe")]
-    if isinstance(source, ClassesOf):
-        return [("", f"expected no line, got one: the images are those of dataset/{source.dataset}")]
+    if isinstance(source, ClassesOf | TrainedWeights | TrainedVq | TrainedUnet) or source is None:
+        return [("", f"expected no line, got one: {_lineless(source)}")]
     found: list[tuple[str, str]] = []
-    if isinstance(source, HubWeights | HubData):
+    if isinstance(source, HubWeights | HubData | HubFolder):
         wanted = "a commit" if source.revision == UNRESOLVED else f"{source.revision} as in the entry"
         if locked.commit is None or source.revision not in (UNRESOLVED, locked.commit):
             found.append(("commit", f"expected {wanted}, got {locked.commit or 'none'}"))
     elif locked.commit is not None:
         found.append(("commit", f"expected none for a source of kind {source.kind}, got {locked.commit}"))
     hashes = {file.path: file.sha256 for file in locked.files}
+    named = source.files if isinstance(source, HubFolder) else ()
+    missing = [name for name in named if name not in hashes]
+    found += [("files", f"expected {name} as in the entry, got no such file") for name in missing]
     for pin in pins(entry):
         if pin.path not in hashes:
             found.append(("files", f"expected {pin.path} as in the entry, got no such file"))
@@ -123,7 +128,16 @@ def contradictions(entry: ModelEntry | DatasetEntry, locked: LockedEntry) -> lis
     return found
 
 
-def pins(entry: ModelEntry | DatasetEntry) -> tuple[FilePin, ...]:
+def _lineless(source: ClassesOf | TrainedWeights | TrainedVq | TrainedUnet | None) -> str:
+    """Why an entry has nothing to lock."""
+    if source is None:
+        return "it has no weights"
+    if isinstance(source, ClassesOf):
+        return f"the images are those of dataset/{source.dataset}"
+    return "this project trains the weights from the entry's recipe"
+
+
+def pins(entry: Lockable) -> tuple[FilePin, ...]:
     """Files whose hashes stand in the entry itself."""
     source = entry.source
     if isinstance(source, HubWeights | HubData | ParquetData):
@@ -202,6 +216,7 @@ def lock_problems(
     models: Mapping[str, ModelEntry],
     datasets: Mapping[str, DatasetEntry],
     ids: set[str],
+    generators: Mapping[str, GeneratorEntry] = MappingProxyType({}),
 ) -> list[Problem]:
     """Faults of the lock: unreadable, or at odds with the entries.
 
@@ -215,8 +230,9 @@ def lock_problems(
         return list(error.problems)
     except LockError as error:
         return [Problem(name, 1, "", str(error).removeprefix(f"{name}: "))]
-    entries: dict[str, ModelEntry | DatasetEntry] = {key_of(model): model for model in models.values()}
+    entries: dict[str, Lockable] = {key_of(model): model for model in models.values()}
     entries.update({key_of(dataset): dataset for dataset in datasets.values()})
+    entries.update({key_of(generator): generator for generator in generators.values()})
     found: list[Problem] = []
     for key in lock:
         line, _ = yamls.locate(node, (key,))

@@ -10,11 +10,13 @@ from robustboard.errors import Problem, echo, suggestion
 from robustboard.registry.companions import ClassesOf, CorruptedArrays, CorruptedFolders
 from robustboard.registry.entries import DatasetEntry, ModelEntry, TrainedWeights
 from robustboard.registry.folders import Folder, Found
+from robustboard.registry.generators import GeneratorEntry
 from robustboard.registry.labels import ClassGroups, ClassSubset, LabelFile, LabelSpace
 from robustboard.registry.names import skeleton
+from robustboard.registry.oracles import OracleEntry
 from robustboard.yamls import MAX_PROBLEMS
 
-E = TypeVar("E", ModelEntry, DatasetEntry, LabelFile)
+E = TypeVar("E", ModelEntry, DatasetEntry, LabelFile, OracleEntry, GeneratorEntry)
 Labels = Folder[LabelFile]
 
 
@@ -32,9 +34,9 @@ def cross_check(
     for model in models.entries.values():
         yield from islice(_check_model(model, datasets, labels), MAX_PROBLEMS)
         yield from _check_base(model, models)
-    yield from _check_names(models)
-    yield from _check_names(datasets)
-    yield from _check_names(labels)
+    yield from check_names(models)
+    yield from check_names(datasets)
+    yield from check_names(labels)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
@@ -204,7 +206,8 @@ def _check_recipe(found: Found[ModelEntry], name: str, datasets: Folder[DatasetE
         yield found.problem(where, f"{message} of {data.entry.label_space}")
 
 
-def _check_names(folder: Folder[E]) -> Iterator[Problem]:
+def check_names(folder: Folder[E]) -> Iterator[Problem]:
+    """Names that look alike to a reader."""
     first: dict[str, Found[E]] = {}
     for key in sorted(folder.entries):
         found = folder.entries[key]

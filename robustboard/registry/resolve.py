@@ -23,17 +23,17 @@ from robustboard.registry.entries import (
     IdxData,
     LockedEntry,
     LockedFile,
-    ModelEntry,
     NpzData,
     PackageWeights,
     ParquetData,
     SklearnDigits,
 )
-from robustboard.registry.lock import key_of
+from robustboard.registry.generators import HubFolder
+from robustboard.registry.lock import Lockable, key_of
 
 FindData = Callable[[str], Path]
 """A relative data path → where it lies on this machine. Raises CellError that says where it was sought."""
-ResolveHub = Callable[[Literal["model", "dataset"], HubWeights | HubData], LockedEntry]
+ResolveHub = Callable[[Literal["model", "dataset"], HubWeights | HubData | HubFolder], LockedEntry]
 """A Hub source → its commit and its files; `unresolved` means the newest commit."""
 
 DIGITS = "sklearn/datasets/data/digits.csv.gz"
@@ -48,13 +48,13 @@ class Resolver:
     find: FindData
     hub: ResolveHub | None = None
 
-    def resolve(self, entry: ModelEntry | DatasetEntry) -> LockedEntry | None:
-        """The lock's line for an entry; None for weights that are trained here, and for views.
+    def resolve(self, entry: Lockable) -> LockedEntry | None:
+        """The lock's line for an entry; None for weights that are trained here, views and no weights.
 
         Raises LockError when the source is absent or its content is not what the entry says.
         """
         source = entry.source
-        if isinstance(source, HubWeights | HubData):
+        if isinstance(source, HubWeights | HubData | HubFolder):
             locked = self._from_hub(entry, source)
         elif isinstance(source, PackageWeights):
             locked = _from_package(entry, source)
@@ -77,9 +77,7 @@ class Resolver:
             return None
         return locked
 
-    def _corrupted(
-        self, entry: ModelEntry | DatasetEntry, source: CorruptedArrays | CorruptedFolders
-    ) -> LockedEntry:
+    def _corrupted(self, entry: Lockable, source: CorruptedArrays | CorruptedFolders) -> LockedEntry:
         """A file of arrays, or a folder of one corruption and severity, is checked by itself."""
         if isinstance(source, CorruptedArrays):
             names = sorted({name for corruption in source.corruptions for name in source.files(corruption)})
@@ -91,20 +89,18 @@ class Resolver:
             files=tuple(LockedFile(path=name, size=size, sha256=sha256) for name, size, sha256 in found)
         )
 
-    def _from_hub(self, entry: ModelEntry | DatasetEntry, source: HubWeights | HubData) -> LockedEntry:
+    def _from_hub(self, entry: Lockable, source: HubWeights | HubData | HubFolder) -> LockedEntry:
         if self.hub is None:
             raise LockError(f"{key_of(entry)}: {source.repo} lies on the Hub, which this call may not ask")
-        return self.hub("model" if isinstance(entry, ModelEntry) else "dataset", source)
+        return self.hub("dataset" if isinstance(entry, DatasetEntry) else "model", source)
 
-    def _place(self, entry: ModelEntry | DatasetEntry, path: str) -> Path:
+    def _place(self, entry: Lockable, path: str) -> Path:
         try:
             return self.find(path)
         except CellError as error:
             raise LockError(f"{key_of(entry)}: {error.reason}") from error
 
-    def _from_files(
-        self, entry: ModelEntry | DatasetEntry, pins: tuple[FilePin, ...], *, unpack: bool = False
-    ) -> LockedEntry:
+    def _from_files(self, entry: Lockable, pins: tuple[FilePin, ...], *, unpack: bool = False) -> LockedEntry:
         files = []
         for pin in pins:
             size, sha256 = digest_file(self._place(entry, pin.path), unpack=unpack)
@@ -113,12 +109,12 @@ class Resolver:
         return LockedEntry(files=tuple(files))
 
 
-def _compare(entry: ModelEntry | DatasetEntry, pin: FilePin, sha256: str) -> None:
+def _compare(entry: Lockable, pin: FilePin, sha256: str) -> None:
     if sha256 != pin.sha256:
         raise LockError(f"{key_of(entry)}: {pin.path}: expected SHA-256 {pin.sha256}, got {sha256}")
 
 
-def _from_package(entry: ModelEntry | DatasetEntry, source: PackageWeights) -> LockedEntry:
+def _from_package(entry: Lockable, source: PackageWeights) -> LockedEntry:
     path, version = package_file(source.distribution, source.path)
     size, sha256 = digest_file(path)
     _compare(entry, FilePin(path=source.path, sha256=source.sha256), sha256)

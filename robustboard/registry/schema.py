@@ -18,7 +18,10 @@ from pydantic import BaseModel
 
 from robustboard import durable, jsons
 from robustboard.registry.entries import DatasetEntry, ModelEntry
+from robustboard.registry.generators import GeneratorEntry
 from robustboard.registry.labels import ClassGroups, ClassSubset, LabelSpace
+from robustboard.registry.oracles import OracleEntry
+from robustboard.registry.testsets import TestSetEntry
 from robustboard.workspace import Workspace
 
 ENTRIES: Mapping[str, type[BaseModel]] = {
@@ -27,6 +30,9 @@ ENTRIES: Mapping[str, type[BaseModel]] = {
     "label-space": LabelSpace,
     "class-subset": ClassSubset,
     "class-groups": ClassGroups,
+    "oracle": OracleEntry,
+    "generator": GeneratorEntry,
+    "test-set": TestSetEntry,
 }
 """Name of the schema → type, for the files under registry/."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

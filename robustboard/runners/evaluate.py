@@ -12,11 +12,20 @@ from collections.abc import Iterable
 
 from robustboard.benchmarks.conditions import conditions
 from robustboard.benchmarks.corruptions.parameters import FROST
-from robustboard.benchmarks.entries import Attack, Cascade, Corruption, External, WorstCase
+from robustboard.benchmarks.entries import (
+    Attack,
+    Cascade,
+    Corruption,
+    External,
+    Generated,
+    GeneratedSetting,
+    WorstCase,
+)
 from robustboard.runners import facts, sanity
 from robustboard.runners.device import forget_peak_memory
 from robustboard.runners.external import IN_MEMORY
 from robustboard.runners.flags import flagged, is_random
+from robustboard.runners.generation import measure_generated
 from robustboard.runners.grouping import Grouped
 from robustboard.runners.inputs import Pixels
 from robustboard.runners.keys import Cell
@@ -27,6 +36,7 @@ from robustboard.runners.procedures import measure
 from robustboard.runners.record import Checks
 from robustboard.runners.score import headline, name_of, result_of, write_result
 from robustboard.runners.session import Job, Session
+from robustboard.runners.sharing import shared_in
 from robustboard.runners.store import OpenRun, run_plan
 from robustboard.runners.worst_case import worst_case
 
@@ -76,6 +86,7 @@ def measure_cell(job: Job, session: Session) -> Outcome:
     )
     if not session.store.is_finished(digest):
         job.need_corrupted()
+        job.need_competent()
     if not session.store.is_finished(digest) and job.attacked is not None:
         session.reporter.stage(f"{job.cell.name}: {len(job.attacked.places)} images of {job.attacked.name}")
     with session.store.open(plan, samples.ids, samples.labels) as run:
@@ -115,7 +126,8 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
         preparation=samples.facts
         | {f"network {name}": fact for name, fact in classifier.facts.items()}
         | (job.network.facts() if isinstance(job.network, Grouped) else {})
-        | _judged(job),
+        | _judged(job)
+        | shared_in(job.model.entry, job.setting, session.catalog),
         checks=checks,
     )
     run.put(index, table, circumstances)
@@ -160,6 +172,25 @@ def _rows(part: range, images: Pixels | None, job: Job, session: Session, batch_
     ids = samples.ids[part.start : part.stop]
     if isinstance(procedure, WorstCase):
         return worst_case(procedure, job.setting, job.parts, ids)
+    if (
+        isinstance(procedure, Generated)
+        and isinstance(job.setting, GeneratedSetting)
+        and job.cast is not None
+    ):
+        return measure_generated(
+            procedure,
+            job.setting,
+            job.cast,
+            classifier=job.network,
+            classes=job.classes,
+            images=samples.pixels(part) if images is None else images,
+            labels=samples.labels[part.start : part.stop].copy(),
+            ids=ids,
+            key=job.key,
+            batch_size=batch_size,
+            device=str(session.device),
+            keep=lambda pair, stored: session.keep_generated(job.key.digest, pair, part, stored),
+        )
     return measure(
         procedure,
         job.setting,

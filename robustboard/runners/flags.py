@@ -33,7 +33,7 @@ MARGIN = 0.002
 """Share of all images by which an attack must win, or accuracy rise, before it counts: 0.2 points."""
 IMAGES = 2
 """Images that it takes besides, so that no single image raises a flag on a small set."""
-NOTES: frozenset[FlagName] = frozenset({"few-classes"})
+NOTES: frozenset[FlagName] = frozenset({"few-classes", "oracle-shares-data"})
 """Flags that tell of a reduced protocol and cast no doubt: every model of the dataset gets them."""
 SINGLE_STEP = "fgsm"
 BLACK_BOX = "square"
@@ -58,6 +58,10 @@ MEANINGS: Mapping[FlagName, str] = {
     " standing: the gradients mislead.",
     "unbounded-survivors": "Images survive an attack that may change every pixel at will, although images of"
     " other classes lie within its reach: the attack does not work on this model.",
+    "oracle-shares-weights": "The oracle that accepted the images has weights in common with the model, so it"
+    " accepts what suits the model.",
+    "oracle-shares-data": "The oracle was trained on images that the model was trained on too, and may share"
+    " its errors. A note on the protocol; no doubt about the model.",
 }
 """What each flag says, for readers; in the order in which flags stand."""
 

@@ -8,6 +8,7 @@ fetched again, once.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
 import shutil
@@ -18,7 +19,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from huggingface_hub import HfApi, constants, errors, hf_hub_download
+from huggingface_hub import (
+    HfApi,
+    constants,
+    errors,
+    get_hf_file_metadata,
+    hf_hub_download,
+    hf_hub_url,
+    try_to_load_from_cache,
+)
+from huggingface_hub.utils import logging as client_logging
 from pydantic import TypeAdapter, ValidationError
 
 from robustboard.durable import TEMPORARY, make_folder
@@ -32,12 +42,18 @@ from robustboard.registry.entries import (
     LockedFile,
     ModelEntry,
 )
+from robustboard.registry.generators import GeneratorEntry, HubFolder
 from robustboard.runners import identity
 from robustboard.workspace import Workspace
 
 Kind = Literal["model", "dataset"]
 
 USUAL_ENDPOINT = "https://huggingface.co"
+TRANSPORT: type[Exception] = next(
+    kind for kind in errors.HfHubHTTPError.__mro__[1:] if issubclass(kind, Exception)
+)
+"""What every error of the client's HTTP library is; which library that is depends on the client's version."""
+
 PATIENCE = 10.0
 """Seconds that the Hub has to answer before it counts as out of reach."""
 
@@ -63,7 +79,7 @@ def endpoint() -> str:
     return constants.ENDPOINT
 
 
-def resolve(kind: Kind, source: HubWeights | HubData) -> LockedEntry:
+def resolve(kind: Kind, source: HubWeights | HubData | HubFolder) -> LockedEntry:
     """What a source's repository holds: the commit, and the files that a run needs.
 
     `unresolved` takes the newest commit. Of a model these are the files that the entry names, else
@@ -122,6 +138,37 @@ def fetch(repo: str, files: Iterable[LockedFile], *, commit: str, kind: Kind = "
     return found
 
 
+def commit_of(repo: str, tag: str, *, kind: Kind) -> str:
+    """The commit that a tag names at this moment. Raises CellError, or LockError for an odd answer."""
+    with _plain_errors(repo):
+        _need_reach(repo)
+        refs = HfApi(token=False).list_repo_refs(repo, repo_type=kind)
+        commit = next((each.target_commit for each in refs.tags if each.name == tag), None)
+        if commit is None:
+            raise CellError("missing", f"{repo} has no tag {echo(tag)}")
+        _check_commit(repo, commit, None)
+        return commit
+
+
+def fetch_unchecked(repo: str, name: str, *, commit: str, kind: Kind, limit: int) -> Path:
+    """One file at a commit whose hash nobody knows, at most `limit` bytes: for one that vouches for others.
+
+    Its bytes are a stranger's. Raises CellError.
+    """
+    with _plain_errors(repo):
+        _COMMIT.validate_python(commit)
+        cached = try_to_load_from_cache(repo, name, repo_type=kind, revision=commit)
+        if not isinstance(cached, str):
+            _need_reach(repo)
+            address = hf_hub_url(repo, name, repo_type=kind, revision=commit)
+            size = get_hf_file_metadata(address, token=False).size
+            if size is None or size > limit:
+                raise CellError(
+                    "decode", f"{name} of {repo}: expected at most {limit} bytes, got {size or 'any number'}"
+                )
+        return _download(repo, name, commit=commit, kind=kind)
+
+
 def fetch_model(entry: ModelEntry, locked: LockedEntry, workspace: Workspace) -> Path:
     """The weights of a model from the Hub: one file, or a folder that holds the locked files alone.
 
@@ -136,6 +183,19 @@ def fetch_model(entry: ModelEntry, locked: LockedEntry, workspace: Workspace) ->
     found = fetch(source.repo, locked.files, commit=locked.commit)
     if len(found) == 1:
         return next(iter(found.values()))
+    return _folder(found, locked, workspace)
+
+
+def fetch_generator(entry: GeneratorEntry, locked: LockedEntry, workspace: Workspace) -> Path:
+    """A folder that holds the locked files of a generator from the Hub alone. Raises as `fetch_model`."""
+    source = entry.source
+    if not isinstance(source, HubFolder) or locked.commit is None:
+        key = f"generator/{entry.id}"
+        raise CellError("unlocked", f"no commit is known of {key}: run `robustboard lock {key}` with network")
+    return _folder(fetch(source.repo, locked.files, commit=locked.commit), locked, workspace)
+
+
+def _folder(found: dict[str, Path], locked: LockedEntry, workspace: Workspace) -> Path:
     folder = workspace.runs / "weights" / f"hub-{identity.files_digest(locked)}"
     _lay_out(folder, found)
     return folder
@@ -173,8 +233,10 @@ def _laid_out(folder: Path) -> dict[str, Path]:
     }
 
 
-def _needed(source: HubWeights | HubData, present: Iterable[str]) -> list[str]:
+def _needed(source: HubWeights | HubData | HubFolder, present: Iterable[str]) -> list[str]:
     """Files that a run of this source reads, in order."""
+    if isinstance(source, HubFolder):
+        return list(source.files)
     if source.files:
         return [pin.path for pin in source.files]
     names = sorted(present)
@@ -264,6 +326,8 @@ def _plain_errors(repo: str) -> Iterator[None]:
     """Silence the client, and turn its errors into one line each."""
     before = constants.HF_HUB_DISABLE_TELEMETRY, constants.HF_HUB_DISABLE_PROGRESS_BARS
     constants.HF_HUB_DISABLE_TELEMETRY = constants.HF_HUB_DISABLE_PROGRESS_BARS = True
+    told = client_logging.get_verbosity()
+    client_logging.set_verbosity(logging.ERROR)
     try:
         yield
     except errors.GatedRepoError as error:
@@ -276,12 +340,14 @@ def _plain_errors(repo: str) -> Iterator[None]:
     except errors.RevisionNotFoundError as error:
         raise CellError("missing", f"{repo} has no such commit: it was deleted, or never there") from error
     except errors.EntryNotFoundError as error:
-        raise CellError("missing", f"{repo}: {_line(error)}") from error
-    except (OSError, ValueError) as error:
-        raise CellError("missing", f"{repo} could not be fetched: {_line(error)}") from error
+        raise CellError("missing", f"{repo}: {one_line(error)}") from error
+    except (OSError, ValueError, TRANSPORT) as error:
+        raise CellError("missing", f"{repo} could not be fetched: {one_line(error)}") from error
     finally:
+        client_logging.set_verbosity(told)
         constants.HF_HUB_DISABLE_TELEMETRY, constants.HF_HUB_DISABLE_PROGRESS_BARS = before
 
 
-def _line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What an error of the client says, on one line of at most 200 characters."""
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -12,12 +12,14 @@ from robustboard.benchmarks.entries import (
     Corruption,
     DetectionSetting,
     External,
+    GeneratedSetting,
     Ladder,
     Scope,
     WorstCase,
 )
 from robustboard.errors import UserError
 from robustboard.registry.catalog import Catalog
+from robustboard.registry.oracles import EnsembleJudge
 from robustboard.runners import identity
 from robustboard.runners.record import CODE_VERSION, RunKey, Subset
 
@@ -83,10 +85,22 @@ class Keys:
         if setting is None:
             raise UserError(f"benchmark {benchmark} has no setting for dataset {dataset}")
         found = protocol_digest(self.benchmarks[benchmark], setting)
+        if isinstance(setting, GeneratedSetting):
+            return jsons.digest("robustboard.generated/1", [found, *self._cast(setting)])
         if setting.companion is None:
             return found
         companion, labels = self._dataset(setting.companion)
         return jsons.digest("robustboard.companion/1", [found, companion, labels])
+
+    def _cast(self, setting: GeneratedSetting) -> Iterator[object]:
+        """What the entries of generators and oracles say that shapes images and verdicts."""
+        for use in setting.generators:
+            yield self.catalog.generator(use.generator).method.model_dump(mode="json")
+        for name in setting.oracles:
+            judge = self.catalog.oracle(name).judge
+            yield judge.model_dump(mode="json")
+            for member in judge.members if isinstance(judge, EnsembleJudge) else ():
+                yield self.catalog.oracle(member).judge.model_dump(mode="json")
 
     def images(self, cell: Cell) -> int:
         """Images that a cell measures: those of its dataset, and those out of distribution beside them."""
@@ -130,13 +144,14 @@ class Keys:
         precision: str,
         subset: Subset | None,
         software: Mapping[str, str] | None = None,
-        contents: Mapping[str, str] | None = None,
+        components: Mapping[str, str] | None = None,
     ) -> RunKey:
         """The key of a cell, once its weights and the images as read are known.
 
-        `software` stands for the libraries of this machine where a key of another one is compared.
-        `contents` are digests of stored images beside the dataset's, by `dataset/ID`.
-        Raises UserError for a benchmark that does not cover the dataset.
+        `components` are identities of generators and oracles, and digests of stored images beside the
+        dataset's: `oracle/ID`, `generator/ID`, `dataset/ID` → 64 hex digits. `software`
+        stands for the libraries of this machine where a key of another one is compared. Raises UserError
+        for a benchmark that does not cover the dataset.
         """
         model_digest, own_software = self._model(cell.model)
         parts = {
@@ -171,14 +186,14 @@ class Keys:
                 "shard_size": benchmark.shard_size,
                 "subset": subset,
                 "software": dict(own_software if software is None else software),
-                "parts": {**parts, **(contents or {})},
+                "parts": parts | dict(components or {}),
             }
         )
 
     def changed(self, key: RunKey, ignore: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Fields of a stored key that the entries and libraries of today give another value.
 
-        Weights, data, precision and subset are taken from the key, as entries do not tell them.
+        Weights, data, components, precision and subset are taken from the key, as entries do not tell them.
         """
         now = self.key(
             Cell(key.model, key.benchmark, key.dataset),
@@ -187,7 +202,7 @@ class Keys:
             precision=key.precision,
             subset=key.subset,
             software=key.software if "software" in ignore else None,
-            contents={name: each for name, each in key.parts.items() if name.startswith(CONTENT)},
+            components={name: part for name, part in key.parts.items() if "/" in name},
         )
         names = [name for name in RunKey.model_fields if name not in ignore]
         return tuple(name for name in names if getattr(now, name) != getattr(key, name))

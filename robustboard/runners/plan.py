@@ -19,6 +19,8 @@ from robustboard.benchmarks.entries import (
     Corruption,
     CueConflict,
     External,
+    Generated,
+    GeneratedSetting,
     Ladder,
     Noise,
     OutOfDistribution,
@@ -162,7 +164,7 @@ def passes(benchmark: BenchmarkEntry, setting: Scope) -> int:
     match procedure:
         case Clean():
             return 1 + len(procedure.temperatures)
-        case OutOfDistribution() | CueConflict():
+        case OutOfDistribution() | CueConflict() | WorstCase():
             return 1
         case Corruption():
             return 1 + len(procedure.corruptions) * len(procedure.severities)
@@ -178,8 +180,9 @@ def passes(benchmark: BenchmarkEntry, setting: Scope) -> int:
             return 1 + len(budgets) * sum(_step_passes(step) for step in procedure.attacks)
         case External():
             return 2
-        case WorstCase():
-            return 1
+        case Generated():
+            pairs = len(setting.pairs) if isinstance(setting, GeneratedSetting) else 0
+            return 1 + pairs * procedure.budget * 2 * GRADIENT_PASSES
         case _:
             assert_never(procedure)
 

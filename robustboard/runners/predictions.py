@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,26 @@ import pyarrow.compute as pc
 
 from robustboard.errors import StoreError
 
-SampleStatus = Literal["ok", "already-wrong", "no-gradient", "skipped", "outside"]
-STATUSES: tuple[SampleStatus, ...] = ("ok", "already-wrong", "no-gradient", "skipped", "outside")
+SampleStatus = Literal[
+    "ok",
+    "already-wrong",
+    "no-gradient",
+    "skipped",
+    "outside",
+    "accepted",
+    "reconstruction-only",
+    "rejected-at-0",
+    "source-rejected",
+    "no-verdict",
+]
+STATUSES: tuple[SampleStatus, ...] = get_args(SampleStatus)
 """ok: predicted on this condition's image. already-wrong: wrong on the clean image, so never attacked,
 and counted wrong. no-gradient: predicted on this condition's image, but the model gave the attack
 gradients of exactly zero only, so that the prediction says nothing about robustness. skipped: the
 image could not be read and the run was told to go on. outside: the image shows none of the classes
-(out of distribution); its label is -1 and no prediction is right."""
+(out of distribution); its label is -1 and no prediction is right. accepted, reconstruction-only,
+rejected-at-0 and source-rejected: how the loop of a generated image ended. no-verdict: an ensemble of
+oracles did not agree, so that predicted is -1."""
 
 OUTSIDE = -1
 """Label of images out of distribution."""
@@ -69,12 +82,12 @@ class PredictionTable:
     """One row an image and condition, checked on construction.
 
     Columns: sample_id; condition (`clean`, `linf 8/255`, `uniform 1/10 draw 0`); label and
-    predicted, class indices from 0 (predicted is -1 only where status is skipped); confidence, the
-    softmax share of the predicted class in [0, 1]; distance, the size of the perturbation in the
-    protocol's norm, in [0, 1] pixel units; status, see STATUSES; attack, the name of the attack that
-    broke the image, empty where none did; then the columns of Outputs, null where the protocol does
-    not ask for them; group, what the dataset says of the image beside its label (a region, a
-    texture), null where it says nothing.
+    predicted, class indices from 0 (predicted is -1 only where status is skipped or no-verdict);
+    confidence, the softmax share of the predicted class in [0, 1]; distance, the size of the
+    perturbation in the protocol's norm, in [0, 1] pixel units; status, see STATUSES; attack, the name of
+    the attack that broke the image, empty where none did; then the columns of Outputs, null where the
+    protocol does not ask for them; group, what the dataset says of the image beside its label (a region, a
+    texture), null where it says nothing; of generated images the number of accepted steps.
     """
 
     table: pa.Table
@@ -103,7 +116,7 @@ class PredictionTable:
         if not statuses <= set(STATUSES):
             raise StoreError(f"predictions: expected status among {STATUSES}, got {sorted(statuses)}")
         label, predicted = self.column("label"), self.column("predicted")
-        skipped = self.column("status") == "skipped"
+        skipped = np.isin(self.column("status"), ("skipped", "no-verdict"))
         outside = self.column("status") == "outside"
         if (label[~outside] < 0).any() or (predicted[~skipped] < 0).any():
             raise StoreError("predictions: a label or predicted class is negative")

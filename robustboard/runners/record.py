@@ -54,7 +54,8 @@ class RunKey(Frozen):
     """Library → major.minor version, for those whose code computes the outputs or corrupts the images."""
     parts: dict[str, str] = Field(default_factory=dict)
     """Benchmark → digest of its run key, for the runs that a worst case is joined from; `dataset/ID` → digest
-    of the files, for stored images that are read beside the dataset's own."""
+    of the files, for stored images that are read beside the dataset's own; `oracle/ID` and `generator/ID`
+    → identity, for generated images."""
 
     @property
     def digest(self) -> str:
@@ -157,6 +158,8 @@ FlagName = Literal[
     "single-step-stronger",
     "black-box-stronger",
     "unbounded-survivors",
+    "oracle-shares-weights",
+    "oracle-shares-data",
 ]
 
 

@@ -10,10 +10,11 @@ from robustboard import durable, jsons
 from robustboard.benchmarks.entries import BenchmarkEntry, Scope
 from robustboard.errors import RobustboardError, StoreError
 from robustboard.registry.catalog import Catalog
-from robustboard.runners.flags import flags
+from robustboard.runners.flags import flags, in_order
 from robustboard.runners.keys import Cell, Keys, result_name
 from robustboard.runners.record import Result, RunKey
 from robustboard.runners.scoring import scores
+from robustboard.runners.sharing import sharing_flags
 from robustboard.runners.store import Store, StoredRun
 from robustboard.workspace import Workspace
 
@@ -35,6 +36,7 @@ def result_of(run: StoredRun, benchmark: BenchmarkEntry, setting: Scope) -> Resu
     """The summary of a stored run: a pure function of its predictions and circumstances."""
     found, headline = scores(benchmark, setting, run.predictions)
     raised = flags(benchmark, setting, found, run.predictions, run.facts.checks)
+    raised = in_order((*raised, *sharing_flags(run.facts.preparation)))
     plan = run.record.plan
     return Result(
         key=plan.key,

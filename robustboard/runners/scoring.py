@@ -24,12 +24,15 @@ from robustboard.benchmarks.entries import (
     Clean,
     Corruption,
     CueConflict,
+    Generated,
+    GeneratedSetting,
     Noise,
     OutOfDistribution,
     Scope,
 )
 from robustboard.runners.columns import Columns, columns_of
 from robustboard.runners.estimates import NO_IMAGES, Flags, effective, mean, share, undefined
+from robustboard.runners.generation_scoring import generation_scores
 from robustboard.runners.predictions import PredictionTable, SampleStatus
 from robustboard.runners.record import Score
 from robustboard.runners.shift_scoring import (
@@ -152,6 +155,10 @@ def scores(
             found += corruption_scores(procedure, columns)
         case CueConflict():
             found += cue_conflict_scores(columns)
+        case Generated():
+            if not isinstance(setting, GeneratedSetting):
+                raise TypeError(f"expected generators and oracles, got {type(setting).__name__}")
+            found += generation_scores(setting, columns)
         case _:
             found += _attack_scores(procedure, steps, columns)
     return tuple(found), headline(procedure, setting)

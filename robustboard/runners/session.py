@@ -6,15 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
+from robustboard import durable
 from robustboard.benchmarks.conditions import Condition, perturbations
 from robustboard.benchmarks.entries import (
     BenchmarkEntry,
     CorruptionSetting,
     DetectionSetting,
     External,
+    GeneratedSetting,
     ImagesSetting,
     Scope,
 )
@@ -25,15 +30,18 @@ from robustboard.registry.labels import ClassGroups
 from robustboard.registry.lock import Lock
 from robustboard.runners.batching import fastest_rows, is_worth
 from robustboard.runners.classifier import Classifier
+from robustboard.runners.components import Setup
 from robustboard.runners.corrupted import contents, load_corrupted, need_parts
 from robustboard.runners.device import prepare
 from robustboard.runners.external import Attacked, handed_in
 from robustboard.runners.folding import fold
+from robustboard.runners.generation import Cast, array_bytes
 from robustboard.runners.grouping import Grouped
 from robustboard.runners.joined import join
 from robustboard.runners.keys import CONTENT, Cell, Keys
 from robustboard.runners.loaders import load_classifier
 from robustboard.runners.macs import macs
+from robustboard.runners.oracles import Oracle, load_oracle, need_competent
 from robustboard.runners.plan import passes
 from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.profiles import RunProfile
@@ -48,6 +56,9 @@ from robustboard.runners.store import Store
 from robustboard.runners.weights import Weights, locate_weights
 from robustboard.runners.worst_case import read_parts
 from robustboard.workspace import Workspace
+
+if TYPE_CHECKING:
+    from robustboard.runners.generators import LoadedGenerator
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,43 @@ class Session:
         if name == "auto":
             name = "cuda" if torch.cuda.is_available() else "cpu"
         return prepare(name, self.profile.threads)
+
+    @cached_property
+    def _setup(self) -> Setup:
+        """What loading generators and oracles needs."""
+        return Setup(
+            workspace=self.workspace,
+            catalog=self.catalog,
+            lock=self.lock,
+            progress=lambda stage, done: self.reporter.stage(f"generator or oracle: {stage} {done:.0%}"),
+            device=str(self.device),
+            rows=self.profile.batch_size,
+        )
+
+    @cached_property
+    def _oracles(self) -> dict[str, Oracle]:
+        return {}
+
+    @cached_property
+    def _generators(self) -> dict[str, LoadedGenerator]:
+        return {}
+
+    def oracle(self, name: str) -> Oracle:
+        """An oracle, loaded (or trained) once."""
+        if name not in self._oracles:
+            self.reporter.stage(f"{name}: oracle")
+            self._oracles[name] = load_oracle(self.catalog.oracle(name), self._setup)
+        return self._oracles[name]
+
+    def generator(self, name: str, space: str) -> LoadedGenerator:
+        """A generator of images of a label space, loaded (or trained) once."""
+        from robustboard.runners.generators import load_generator  # noqa: PLC0415 - diffusers takes seconds
+
+        if (place := f"{name} {space}") not in self._generators:
+            self.reporter.stage(f"{name}: generator")
+            entry, labels = self.catalog.generator(name), self.catalog.label_space(space)
+            self._generators[place] = load_generator(entry, self._setup, labels)
+        return self._generators[place]
 
     @cached_property
     def _fixed_size(self) -> dict[str, Samples]:
@@ -155,7 +203,7 @@ class Session:
             data_fingerprint=samples.fingerprint,
             precision=self.profile.precision,
             subset=subset,
-            contents=self._contents(setting),
+            components=self._contents(setting) | self._identities(cell, setting),
         )
         rows = choose_subset(samples.labels, subset) if subset else range(len(samples.ids))
         return Job(
@@ -182,6 +230,27 @@ class Session:
             self.reporter.stage(f"{entry.id}: files")
             self._stored[name] = contents(entry, self.workspace, self.lock.get(name))
         return {name: self._stored[name]}
+
+    def _identities(self, cell: Cell, setting: Scope) -> dict[str, str]:
+        """Identities of the generators and oracles of a cell; nothing for other procedures."""
+        if not isinstance(setting, GeneratedSetting):
+            return {}
+        space = self.catalog.dataset(cell.dataset).label_space
+        made = [self.generator(use.generator, space) for use in setting.generators]
+        told = [self.oracle(name) for name in setting.oracles]
+        return {f"generator/{each.entry.id}": each.identity for each in made} | {
+            f"oracle/{each.entry.id}": each.identity for each in told
+        }
+
+    def keep_generated(self, digest: str, pair: str, part: range, stored: npt.NDArray[np.uint8]) -> None:
+        """Store the 8-bit images of a shard beside the run, for analyses; the last write stands."""
+        folder = self.generated_folder(digest, pair)
+        durable.make_folder(folder)
+        durable.write(folder / f"{part.start:06d}.npy", array_bytes(stored))
+
+    def generated_folder(self, digest: str, pair: str) -> Path:
+        """Where the generated images of a run and pair lie, one array a shard."""
+        return self.workspace.runs / "generated" / digest / pair.replace(" ", "-")
 
     def is_committed(self, job: Job) -> bool:
         """Whether a result file of this very key came with the content or lies in the output."""
@@ -292,6 +361,27 @@ class Job:
             steps = perturbations(self.benchmark.procedure, setting)
             wanted = [(step.kind, int(step.budget)) for step in steps]
             need_parts(session.catalog.dataset(setting.stored), wanted, session.workspace)
+
+    def need_competent(self) -> None:
+        """Raise CellError where an oracle fails its gate on this dataset, before anything is generated."""
+        if not isinstance(self.setting, GeneratedSetting):
+            return
+        for name in self.setting.oracles:
+            self.model.session.reporter.stage(f"{name}: gate on {self.cell.dataset}")
+            workspace = self.model.session.workspace
+            need_competent(self.model.session.oracle(name), self.everything, self.cell.dataset, workspace)
+
+    @cached_property
+    def cast(self) -> Cast | None:
+        """The generators and oracles of generated images; None for other procedures."""
+        session, setting = self.model.session, self.setting
+        if not isinstance(setting, GeneratedSetting):
+            return None
+        space = session.catalog.dataset(self.cell.dataset).label_space
+        return Cast(
+            {use.generator: session.generator(use.generator, space).generator for use in setting.generators},
+            {name: session.oracle(name) for name in setting.oracles},
+        )
 
     @cached_property
     def _corrupted(self) -> dict[str, Samples]:

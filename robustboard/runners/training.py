@@ -72,7 +72,7 @@ def train(
     pixels = torch.from_numpy(np.array(images[:count], np.float32))
     targets = torch.from_numpy(np.array(labels[:count], np.int64))
     started = time.perf_counter()
-    with torch.random.fork_rng(devices=[]), _threads(THREADS), torch.enable_grad():
+    with torch.random.fork_rng(devices=[]), threads(THREADS), torch.enable_grad():
         torch.manual_seed(source.seed)
         network = build_network(entry, classes)
         _fit(network, Preprocess(entry.input), pixels, targets, source=source, progress=progress or _silent)
@@ -128,7 +128,8 @@ def _silent(stage: str, fraction: float) -> None:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def threads(count: int) -> Iterator[None]:
+    """So many threads of torch inside the block, and as many as before after it."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

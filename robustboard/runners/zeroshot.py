@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from robustboard import jsons
 from robustboard.errors import CellError, StoreError, echo
-from robustboard.registry.entries import ModelEntry
+from robustboard.registry.entries import InputSpec, ModelEntry
 from robustboard.registry.labels import LabelSpace
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.tensors import first_line, read_state
@@ -54,21 +54,28 @@ def load_open_clip(entry: ModelEntry, space: LabelSpace, weights: Weights) -> Cl
     """
     if entry.zero_shot is None:
         raise CellError("load", f"{entry.id}: expected zero_shot prompts")
-    _check_folder(weights.path)
-    place = f"local-dir:{weights.path}"
+    prompts = class_prompts(entry.zero_shot.templates, space)
+    return zero_shot_classifier(entry.id, weights.path, prompts, entry.input)
+
+
+def zero_shot_classifier(
+    name: str, folder: Path, prompts: dict[str, tuple[str, ...]], spec: InputSpec
+) -> Classifier:
+    """The classifier of the prompts of each class, in their order, from a folder for open_clip."""
+    _check_folder(folder)
+    place = f"local-dir:{folder}"
     try:
         with torch.random.fork_rng(devices=[]):
             model = open_clip.create_model(place, require_pretrained=True)
         tokenizer = open_clip.get_tokenizer(place)
     except ImportError as error:
-        raise CellError("extra-missing", f"{entry.id}: {first_line(error)}") from error
+        raise CellError("extra-missing", f"{name}: {first_line(error)}") from error
     except (RuntimeError, OSError, ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
-        raise CellError("load", f"open_clip cannot load {entry.id}: {first_line(error)}") from error
+        raise CellError("load", f"open_clip cannot load {name}: {first_line(error)}") from error
     model.eval()
-    _check_input(entry, model)
-    prompts = class_prompts(entry.zero_shot.templates, space)
+    _check_input(spec, model)
     embeddings = class_embeddings(model, tokenizer, prompts)
-    return Classifier(ZeroShotNetwork(model, embeddings), entry.input, len(space.classes))
+    return Classifier(ZeroShotNetwork(model, embeddings), spec, len(prompts))
 
 
 def class_prompts(templates: Sequence[str], space: LabelSpace) -> dict[str, tuple[str, ...]]:
@@ -120,11 +127,11 @@ def _check_folder(folder: Path) -> None:
     read_state(folder / TENSORS)
 
 
-def _check_input(entry: ModelEntry, model: Any) -> None:  # noqa: ANN401 - open_clip has no types
+def _check_input(spec: InputSpec, model: Any) -> None:  # noqa: ANN401 - open_clip has no types
     """Raise CellError (load) when the image tower takes another size than the entry says."""
     size = model.visual.image_size
     found = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    if found != (entry.input.size, entry.input.size):
+    if found != (spec.size, spec.size):
         raise CellError(
-            "load", f"the model takes images of {found[0]}x{found[1]}, the entry says {entry.input.size}"
+            "load", f"the model takes images of {found[0]}x{found[1]}, the entry says {spec.size}"
         )

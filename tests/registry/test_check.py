@@ -71,7 +71,11 @@ def test_an_absent_registry_is_no_empty_one(tmp_path: Path) -> None:
         ("models/" + "n" * 65 + ".yaml", "expected an id of 2 to 64 characters"),
         ("modles/net.yaml", "got 'modles' (did you mean models"),
         ("lock.yml", "got 'lock.yml' (did you mean lock.yaml?)"),
-        ("net.yaml", "expected one of README.md, datasets, labels, lock.yaml, models, reported, schema"),
+        (
+            "net.yaml",
+            "expected one of README.md, datasets, generators, labels, lock.yaml, models, oracles, reported,"
+            " schema, testsets",
+        ),
     ],
 )
 def test_files_that_no_one_would_read_are_reported(plant: Plant, name: str, said: str) -> None:

@@ -160,8 +160,8 @@ def test_each_file_that_an_entry_pins_must_stand_in_its_line(plant: Plant) -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("net: {}\n", "registry/lock.yaml:1: net: expected model/ID or dataset/ID, got 'net'"),
-        ("model/Net: {}\n", "registry/lock.yaml:1: model/Net: expected model/ID or dataset/ID"),
+        ("net: {}\n", "registry/lock.yaml:1: net: expected model/ID, dataset/ID or generator/ID, got 'net'"),
+        ("model/Net: {}\n", "registry/lock.yaml:1: model/Net: expected model/ID, dataset/ID or generator/ID"),
         (
             "{}\n---\n{}\n",
             "registry/lock.yaml:2: expected one document, got a second one",

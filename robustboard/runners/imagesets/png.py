@@ -20,6 +20,9 @@ HEADER = struct.Struct(">8sI4sIIBB")
 COLOUR = {1: 0, 3: 2}
 """Channels → colour type: grey, or RGB."""
 
+LEVEL = 6
+"""Of zlib, pinned so that equal pixels give equal bytes."""
+
 OTHERS = {
     b"\xff\xd8\xff": "JPEG, which loses small changes",
     b"RIFF": "WebP",
@@ -77,5 +80,5 @@ def to_png(image: npt.NDArray[np.uint8]) -> bytes:
     """One uint8 image (c, h, w) with c 1 or 3 as a PNG."""
     flat = image[0] if len(image) == 1 else image.transpose(1, 2, 0)
     sink = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(flat)).save(sink, format="PNG", optimize=False)
+    Image.fromarray(np.ascontiguousarray(flat)).save(sink, format="PNG", optimize=False, compress_level=LEVEL)
     return sink.getvalue()

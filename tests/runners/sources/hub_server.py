@@ -1,17 +1,24 @@
-"""A read-only Hub on loopback: `python hub_server.py ROOT` prints its address and serves until stdin closes.
+"""A Hub on loopback: `python hub_server.py ROOT` prints its address and serves until stdin closes.
 
 ROOT/{models,datasets}/ORG/NAME/COMMIT/... holds the files of one commit (40 hex digits). The file
 ROOT/{models,datasets}/ORG/NAME/main names the commit of the branch main; a file `gated` beside it makes every
 download of that repository answer 403; a file `answers` makes downloads claim the commit that it holds.
 Requests are appended to ROOT/requests.log, one a line: method, path, and `token` where an Authorization
 header came along.
+
+A file ROOT/writable lets it take repositories, uploads, commits and tags: ROOT/blobs/SHA256 holds large files
+then, and ROOT/KIND/ORG/NAME/tags/TAG the commit of a tag. A file ROOT/cut holds how many more requests are
+answered before all others are cut off; ROOT/moves a commit that the branch main moves to just before
+it takes one.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -40,7 +47,9 @@ class Repository:
     def commit(self, revision: str) -> str | None:
         """The commit of a revision; None where there is none."""
         pointer = self.folder / revision
+        tag = self.folder / "tags" / revision
         found = pointer.read_text().strip() if pointer.is_file() and revision == "main" else revision
+        found = tag.read_text().strip() if tag.is_file() else found
         return found if COMMIT.fullmatch(found) and (self.folder / found).is_dir() else None
 
     def files(self, commit: str) -> Iterator[tuple[str, Path]]:
@@ -102,11 +111,135 @@ def blob_sha1(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
+PATTERNS: dict[str, re.Pattern[str]] = {
+    "create": re.compile(r"/api/repos/create"),
+    "yaml": re.compile(r"/api/validate-yaml"),
+    "preupload": re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)/preupload/([^/]+)"),
+    "commit": re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)/commit/([^/]+)"),
+    "tag": re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)/tag/([^/]+)"),
+    "batch": re.compile(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch"),
+    "blob": re.compile(r"/blobs/([0-9a-f]{64})"),
+}
+LARGE = (".parquet", ".safetensors")
+Answer = tuple[int, Any]
+"""Status, and what is sent as JSON."""
+
+
+class Writes:
+    """What writing requests do to the folder."""
+
+    def __init__(self, root: Path, address: str) -> None:
+        self.root = root
+        self.address = address
+
+    def answer(self, path: str, body: bytes) -> Answer:
+        """The answer to a POST or PUT."""
+        for name, pattern in PATTERNS.items():
+            if match := pattern.fullmatch(path):
+                answer: Answer = getattr(self, name)(*match.groups(), body=body)
+                return answer
+        return 404, {"error": "no such endpoint"}
+
+    def create(self, body: bytes) -> Answer:
+        asked = json.loads(body)
+        kind = "datasets" if asked.get("type") == "dataset" else "models"
+        name = f"{asked['organization']}/{asked['name']}" if asked.get("organization") else asked["name"]
+        folder = self.root / kind / name
+        url = f"{self.address}/{'datasets/' if kind == 'datasets' else ''}{name}"
+        if folder.is_dir():
+            return 409, {"error": "exists", "url": url}
+        folder.mkdir(parents=True)
+        return 200, {"url": url, "id": name, "name": name}
+
+    def yaml(self, body: bytes) -> Answer:
+        json.loads(body)
+        return 200, {"errors": [], "warnings": []}
+
+    def preupload(self, kind: str, name: str, revision: str, *, body: bytes) -> Answer:
+        del kind, name, revision
+        files = [
+            {
+                "path": each["path"],
+                "uploadMode": "lfs" if each["path"].endswith(LARGE) else "regular",
+                "shouldIgnore": False,
+            }
+            for each in json.loads(body)["files"]
+        ]
+        return 200, {"files": files}
+
+    def batch(self, prefix: str | None, name: str, *, body: bytes) -> Answer:
+        del prefix, name
+        objects = []
+        for each in json.loads(body)["objects"]:
+            found: dict[str, Any] = {"oid": each["oid"], "size": each["size"]}
+            if not (self.root / "blobs" / each["oid"]).is_file():
+                found["actions"] = {"upload": {"href": f"{self.address}/blobs/{each['oid']}", "header": {}}}
+            objects.append(found)
+        return 200, {"transfer": "basic", "objects": objects}
+
+    def blob(self, oid: str, *, body: bytes) -> Answer:
+        if hashlib.sha256(body).hexdigest() != oid:
+            return 400, {"error": "other bytes than announced"}
+        path = self.root / "blobs" / oid
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(body)
+        return 200, {}
+
+    def commit(self, kind: str, name: str, revision: str, *, body: bytes) -> Answer:
+        folder = self.root / kind / name
+        pointer = folder / "main"
+        if (self.root / "moves").is_file():
+            pointer.write_text((self.root / "moves").read_text())
+        parent = pointer.read_text() if pointer.is_file() else None
+        lines = [json.loads(line) for line in body.splitlines() if line.strip()]
+        wanted = next(line["value"] for line in lines if line["key"] == "header").get("parentCommit")
+        if revision != "main" or wanted not in (None, parent):
+            return 412, {"error": "the branch has moved"}
+        commit = hashlib.sha1(body + (parent or "").encode(), usedforsecurity=False).hexdigest()
+        staged = folder / f"staged-{commit}"
+        shutil.rmtree(staged, ignore_errors=True)
+        if parent is None:
+            staged.mkdir()
+        else:
+            shutil.copytree(folder / parent, staged)
+        for line in lines:
+            value = line["value"]
+            if line["key"] == "file":
+                self._put(staged / value["path"], base64.b64decode(value["content"]))
+            elif line["key"] == "lfsFile":
+                self._put(staged / value["path"], (self.root / "blobs" / value["oid"]).read_bytes())
+            elif line["key"] == "deletedFile":
+                (staged / value["path"]).unlink()
+        staged.rename(folder / commit)
+        pointer.write_text(commit)
+        return 200, {
+            "success": True,
+            "commitOid": commit,
+            "commitUrl": f"{self.address}/{'datasets/' if kind == 'datasets' else ''}{name}/commit/{commit}",
+        }
+
+    def _put(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def tag(self, kind: str, name: str, revision: str, *, body: bytes) -> Answer:
+        folder = self.root / kind / name
+        path = folder / "tags" / json.loads(body)["tag"]
+        if path.is_file():
+            return 409, {"error": "the tag exists"}
+        commit = (folder / "main").read_text() if revision == "main" else revision
+        if not (folder / commit).is_dir():
+            return 404, {"error": "no such revision"}
+        self._put(path, commit.encode())
+        return 200, {}
+
+
 class Handler(BaseHTTPRequestHandler):
-    """Answers HEAD and GET."""
+    """Answers HEAD and GET, and POST and PUT where it is writable."""
 
     protocol_version = "HTTP/1.1"
     root: Path
+    cutting = threading.Lock()
 
     def do_HEAD(self) -> None:
         self.answer()
@@ -114,12 +247,48 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.answer()
 
+    def do_POST(self) -> None:
+        self.take()
+
+    def do_PUT(self) -> None:
+        self.take()
+
+    def take(self) -> None:
+        """Answer a request that writes."""
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        path = unquote(urlsplit(self.path).path)
+        with self.cutting, (self.root / "requests.log").open("a") as log:
+            log.write(f"{self.command} {path}{' token' if 'Authorization' in self.headers else ''}\n")
+        if self.is_cut():
+            return
+        if not (self.root / "writable").is_file() and not path.startswith("/api/validate"):
+            self.refuse(403, "Forbidden")
+            return
+        with self.cutting:
+            status, value = Writes(self.root, f"http://{self.headers['Host']}").answer(path, body)
+        self.send(status, json.dumps(value).encode(), "application/json", {})
+
+    def is_cut(self) -> bool:
+        """Whether this request, and with it the connection, is cut off unanswered."""
+        counter = self.root / "cut"
+        with self.cutting:
+            if not counter.is_file():
+                return False
+            left = int(counter.read_text())
+            counter.write_text(str(max(left - 1, 0)))
+        if left > 0:
+            return False
+        self.close_connection = True
+        return True
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in the standard library
         del format, args
 
     def answer(self) -> None:
         url = urlsplit(self.path)
         path = unquote(url.path)
+        if self.is_cut():
+            return
         token = " token" if "Authorization" in self.headers else ""
         with (self.root / "requests.log").open("a") as log:
             log.write(f"{self.command} {path}{token}\n")
@@ -139,7 +308,11 @@ class Handler(BaseHTTPRequestHandler):
             self.refuse(404, "RepoNotFound")
         elif what == "refs":
             main = {"name": "main", "ref": "refs/heads/main", "targetCommit": commit}
-            self.send_json({"branches": [main] if commit else [], "tags": [], "converts": []})
+            tags = [
+                {"name": path.name, "ref": f"refs/tags/{path.name}", "targetCommit": path.read_text().strip()}
+                for path in sorted((repository.folder / "tags").glob("*"))
+            ]
+            self.send_json({"branches": [main] if commit else [], "tags": tags, "converts": []})
         elif commit is None:
             self.refuse(404, "RevisionNotFound")
         elif what == "tree":
