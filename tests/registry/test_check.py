@@ -74,8 +74,8 @@ def test_an_absent_registry_is_no_empty_one(tmp_path: Path) -> None:
         (
             "net.yaml",
             (
-                "expected one of README.md, datasets, generators, labels, lock.yaml, models, oracles, reported,"
-                " schema, testsets"
+                "expected one of README.md, datasets, generators, labels, lock.yaml, models, oracles,"
+                " reported, schema, testsets"
             ),
         ),
     ],
