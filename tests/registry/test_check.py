@@ -73,8 +73,10 @@ def test_an_absent_registry_is_no_empty_one(tmp_path: Path) -> None:
         ("lock.yml", "got 'lock.yml' (did you mean lock.yaml?)"),
         (
             "net.yaml",
-            "expected one of README.md, datasets, generators, labels, lock.yaml, models, oracles, reported,"
-            " schema, testsets",
+            (
+                "expected one of README.md, datasets, generators, labels, lock.yaml, models, oracles,"
+                " reported, schema, testsets"
+            ),
         ),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,9 @@ import torch
 from robustboard.benchmarks.oracle_loop import Origin, Proposer
 from robustboard.benchmarks.seeds import Draws
 from robustboard.errors import CellError
-from robustboard.registry.generators import Floor, GeneratorEntry
+from robustboard.registry.generators import Floor, GeneratorEntry, HubFolder, TextEdit
 from robustboard.runners.components import Setup
-from robustboard.runners.generators import FloorGenerator, LoadedGenerator, load_generator
+from robustboard.runners.generators import FloorGenerator, LoadedGenerator, TextEditGenerator, load_generator
 from robustboard.runners.transformations import CHANGES
 from tests.conftest import Labelled
 from tests.runners.small import Place, plant_digits
@@ -151,3 +153,35 @@ def test_noise_is_that_of_the_schedule(setup: Setup, four: Origin) -> None:
     noise = (loaded.generator.encode(four) - np.sqrt(kept) * (2 * four.images - 1)) / np.sqrt(1 - kept)
     drawn = four.draws.generators("noise")[0].standard_normal((1, 8, 8), np.float32)
     assert torch.allclose(noise[0], torch.from_numpy(drawn), atol=1e-4)
+
+
+def test_each_image_is_edited_by_its_own_prompt_and_seed(setup: Setup, four: Origin) -> None:
+    """A stand-in for the pipeline, which needs downloads: it records what it is asked for."""
+    asked: list[tuple[str, int, float]] = []
+
+    @dataclass
+    class Answer:
+        images: torch.Tensor
+
+    def pipeline(**wanted: Any) -> Answer:
+        asked.append((wanted["prompt"], wanted["generator"].initial_seed(), wanted["strength"]))
+        return Answer(wanted["image"] / 2)
+
+    hub = HubFolder(kind="hub", repo="a/b", revision="0" * 40, files=("model_index.json",))
+    method = TextEdit(
+        kind="text-edit",
+        source=hub,
+        size=8,
+        channels=1,
+        templates=("a {} at night",),
+        strength=Fraction(1),
+        steps=2,
+    )
+    generator = TextEditGenerator(pipeline, method, setup.catalog.label_space("digits"))
+    edited = generator.propose(generator.encode(four), four, 1)
+    assert torch.equal(generator.decode(edited, four), four.images / 2)
+    assert [prompt for prompt, _, _ in asked] == [f"a {label} at night" for label in four.labels.tolist()]
+    assert len({seed for _, seed, _ in asked}) == 4
+    alone = generator.propose(generator.encode(four)[3:], four.select(torch.tensor([3])), 1)
+    assert asked[4] == asked[3]
+    assert torch.equal(alone[0], edited[3])
