@@ -28,6 +28,7 @@ from robustboard.runners.flags import flagged, is_random
 from robustboard.runners.generation import measure_generated
 from robustboard.runners.grouping import Grouped
 from robustboard.runners.inputs import Pixels
+from robustboard.runners.jobs import Job
 from robustboard.runners.keys import Cell
 from robustboard.runners.outcomes import Outcome, Summary, time_limit
 from robustboard.runners.plan import by_model_and_dataset, passes
@@ -35,7 +36,7 @@ from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.procedures import measure
 from robustboard.runners.record import Checks
 from robustboard.runners.score import headline, name_of, result_of, write_result
-from robustboard.runners.session import Job, Session
+from robustboard.runners.session import Session
 from robustboard.runners.sharing import shared_in
 from robustboard.runners.store import OpenRun, run_plan
 from robustboard.runners.worst_case import worst_case

@@ -30,10 +30,11 @@ from robustboard.runners.flags import is_random
 from robustboard.runners.imagesets.image_set import Asked, Encoding, Manifest, Values
 from robustboard.runners.imagesets.npz import npz_bytes
 from robustboard.runners.imagesets.parquet import parquet_bytes
+from robustboard.runners.jobs import Job
 from robustboard.runners.keys import Cell
 from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.procedures import Keep, measure
-from robustboard.runners.session import Job, Session
+from robustboard.runners.session import Session
 
 Floats = npt.NDArray[np.float32]
 SUFFIXES: dict[str, tuple[Encoding, ...]] = {".npz": ("float32", "8-bit"), ".parquet": ("8-bit",)}

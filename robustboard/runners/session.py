@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,48 +13,39 @@ import numpy.typing as npt
 import torch
 
 from robustboard import durable
-from robustboard.benchmarks.conditions import Condition, perturbations
 from robustboard.benchmarks.entries import (
     BenchmarkEntry,
     CorruptionSetting,
     DetectionSetting,
-    External,
     GeneratedSetting,
-    ImagesSetting,
     Scope,
 )
 from robustboard.errors import CellError, StoreError, UserError
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import InputSpec, ModelEntry
-from robustboard.registry.labels import ClassGroups
 from robustboard.registry.lock import Lock
 from robustboard.runners.batching import fastest_rows, is_worth
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.components import Setup
-from robustboard.runners.corrupted import contents, load_corrupted, need_parts
+from robustboard.runners.corrupted import contents
 from robustboard.runners.device import prepare
-from robustboard.runners.external import Attacked, handed_in
 from robustboard.runners.folding import fold
-from robustboard.runners.generation import Cast, array_bytes
-from robustboard.runners.grouping import Grouped
+from robustboard.runners.generation import array_bytes
+from robustboard.runners.jobs import Job
 from robustboard.runners.joined import join
 from robustboard.runners.keys import CONTENT, Cell, Keys
 from robustboard.runners.loaders import load_classifier
 from robustboard.runners.macs import macs
-from robustboard.runners.oracles import Oracle, load_oracle, need_competent
+from robustboard.runners.oracles import Oracle, load_oracle
 from robustboard.runners.plan import passes
-from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.profiles import RunProfile
 from robustboard.runners.progress import Reporter, Silent
 from robustboard.runners.record import RunKey
 from robustboard.runners.samples import Samples, choose_subset, load_samples
 from robustboard.runners.score import read_result
-from robustboard.runners.shifts import Corrupted
-from robustboard.runners.sources.pixels import Floats
 from robustboard.runners.stems import ease_stems
 from robustboard.runners.store import Store
 from robustboard.runners.weights import Weights, locate_weights
-from robustboard.runners.worst_case import read_parts
 from robustboard.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -313,106 +304,3 @@ class LoadedModel:
         if shape not in self._macs:
             self._macs[shape] = macs(self.classifier, shape, self.session.device)
         return self._macs[shape]
-
-
-@dataclass(frozen=True)
-class Job:
-    """One cell with everything that its measurement needs."""
-
-    cell: Cell
-    key: RunKey
-    benchmark: BenchmarkEntry
-    setting: Scope
-    model: LoadedModel
-    samples: Samples
-    """Those to measure."""
-    everything: Samples
-    """All that could be read."""
-    rows: Sequence[int]
-    """Where those to measure stand among all."""
-    classes: tuple[int, ...] | None
-    images: int
-    """In the whole dataset."""
-    skipped: int
-    """Of those, the ones that could not be read and were left out."""
-
-    @cached_property
-    def network(self) -> torch.nn.Module:
-        """The classifier; where the dataset has groups, with one output a category."""
-        dataset, catalog = self.model.session.catalog.dataset(self.cell.dataset), self.model.session.catalog
-        chosen, groups = catalog.chosen(dataset), catalog.groups(dataset)
-        if groups is None or not isinstance(chosen, ClassGroups):
-            return self.model.classifier
-        return Grouped(self.model.classifier, groups, chosen.aggregation).to(self.model.session.device)
-
-    @cached_property
-    def attacked(self) -> Attacked | None:
-        """The images handed in for an external set, read and checked once; None for other procedures."""
-        procedure, session = self.benchmark.procedure, self.model.session
-        if not isinstance(procedure, External) or not isinstance(self.setting, ImagesSetting):
-            return None
-        entry = session.catalog.dataset(self.cell.dataset)
-        return handed_in(procedure, self.setting, self.everything, entry, session.workspace)
-
-    def need_corrupted(self) -> None:
-        """Raise CellError where stored corrupted images are absent, before anything is measured."""
-        setting, session = self.setting, self.model.session
-        if isinstance(setting, CorruptionSetting) and setting.stored is not None:
-            steps = perturbations(self.benchmark.procedure, setting)
-            wanted = [(step.kind, int(step.budget)) for step in steps]
-            need_parts(session.catalog.dataset(setting.stored), wanted, session.workspace)
-
-    def need_competent(self) -> None:
-        """Raise CellError where an oracle fails its gate on this dataset, before anything is generated."""
-        if not isinstance(self.setting, GeneratedSetting):
-            return
-        for name in self.setting.oracles:
-            self.model.session.reporter.stage(f"{name}: gate on {self.cell.dataset}")
-            workspace = self.model.session.workspace
-            need_competent(self.model.session.oracle(name), self.everything, self.cell.dataset, workspace)
-
-    @cached_property
-    def cast(self) -> Cast | None:
-        """The generators and oracles of generated images; None for other procedures."""
-        session, setting = self.model.session, self.setting
-        if not isinstance(setting, GeneratedSetting):
-            return None
-        space = session.catalog.dataset(self.cell.dataset).label_space
-        return Cast(
-            {use.generator: session.generator(use.generator, space).generator for use in setting.generators},
-            {name: session.oracle(name) for name in setting.oracles},
-        )
-
-    @cached_property
-    def _corrupted(self) -> dict[str, Samples]:
-        return {}
-
-    def corrupted(self, part: range) -> Corrupted | None:
-        """Gives stored corrupted images of a shard; None for protocols that read none."""
-        setting, session = self.setting, self.model.session
-        if not isinstance(setting, CorruptionSetting) or setting.stored is None:
-            return None
-        entry = session.catalog.dataset(setting.stored)
-
-        def images(step: Condition) -> Floats:
-            if step.name not in self._corrupted:
-                session.reporter.stage(f"{entry.id}: {step.name}")
-                self._corrupted[step.name] = load_corrupted(
-                    entry,
-                    session.catalog.label_space(entry.label_space),
-                    clean=self.everything,
-                    corruption=step.kind,
-                    severity=int(step.budget),
-                    workspace=session.workspace,
-                    lock=session.lock,
-                    input=self.model.entry.input,
-                    catalog=session.catalog,
-                )
-            return self._corrupted[step.name].pixels(self.rows[part.start : part.stop])
-
-        return images
-
-    @cached_property
-    def parts(self) -> dict[str, PredictionTable]:
-        """Predictions that a worst case is joined from; read once."""
-        return read_parts(self.cell, self.key, self.model.session.store)

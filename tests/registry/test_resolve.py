@@ -13,6 +13,7 @@ import pytest
 from robustboard.errors import CellError, LockError
 from robustboard.registry.catalog import load_catalog
 from robustboard.registry.entries import DatasetEntry, HubData, HubWeights, LockedEntry, ModelEntry
+from robustboard.registry.generators import HubFolder
 from robustboard.registry.lock import Lock
 from robustboard.registry.resolve import Resolver, digest_file, digest_folder
 
@@ -173,7 +174,7 @@ def test_the_hub_is_asked_through_the_callable_alone(plant: Plant) -> None:
         Resolver(find_in(plant.root)).resolve(entry)
     asked: list[tuple[str, str]] = []
 
-    def hub(kind: str, source: HubWeights | HubData) -> LockedEntry:
+    def hub(kind: str, source: HubWeights | HubData | HubFolder) -> LockedEntry:
         asked.append((kind, source.repo))
         return LockedEntry(commit="0123456789" * 4)
 

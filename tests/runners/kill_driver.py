@@ -26,10 +26,10 @@ from robustboard import durable
 from robustboard.errors import RobustboardError
 from robustboard.runners import evaluate
 from robustboard.runners.evaluate import Session, run_cells
+from robustboard.runners.jobs import Job
 from robustboard.runners.plan import wanted_cells
 from robustboard.runners.progress import Reporter, Silent
 from robustboard.runners.score import read_result, result_path
-from robustboard.runners.session import Job
 from robustboard.runners.store import OpenRun, Store
 from robustboard.workspace import Workspace
 from tests.runners.small import PROFILE, Place, files
