@@ -20,7 +20,7 @@ from robustboard.registry.lock import Lock
 from robustboard.workspace import Workspace
 from robustboard.yamls import Frozen
 
-TRAINING_VERSION = 1
+TRAINING_VERSION = 2
 """Raised by hand when training changes in a way that yields other weights."""
 
 LATER_IN_SOURCES = frozenset({"group_column", "group_from", "only_declared"})
