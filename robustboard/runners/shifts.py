@@ -93,7 +93,9 @@ def corrupt(
     try:
         from robustboard.benchmarks.corruptions.table import apply  # noqa: PLC0415 - numba is an extra
     except ImportError as error:
-        raise CellError("load", f"{error.name} is missing: pip install 'robustboard[corruptions]'") from error
+        raise CellError(
+            "extra-missing", f"{error.name} is missing: pip install 'robustboard[corruptions]'"
+        ) from error
     found = np.empty_like(images)
     for row, image in enumerate(images):
         stored = np.rint(image.transpose(1, 2, 0) * WHITE).astype(np.uint8)
