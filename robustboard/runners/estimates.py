@@ -12,6 +12,7 @@ from robustboard.runners.record import Score
 
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+Interval = Literal["wilson-95", "normal-95", "bootstrap-95", "none"]
 NO_IMAGES = "no image was measured"
 
 
@@ -37,19 +38,7 @@ def share(metric: str, condition: str, flags: Flags, reason: str = NO_IMAGES) ->
     n, correct = flags.size, int(np.count_nonzero(flags))
     if n == 0:
         return undefined(metric, condition, 0, reason)
-    meaning = metrics.METRICS[metric]
-    low, high = metrics.wilson(correct, n)
-    return Score(
-        metric=metric,
-        condition=condition,
-        value=correct / n,
-        low=low,
-        high=high,
-        n=n,
-        correct=correct,
-        unit=meaning.unit,
-        direction=meaning.direction,
-    )
+    return _told(metric, condition, correct / n, n=n, bounds=metrics.wilson(correct, n), correct=correct)
 
 
 def mean(metric: str, condition: str, values: npt.NDArray[np.float64], trials: int) -> Score:
@@ -61,8 +50,23 @@ def mean(metric: str, condition: str, values: npt.NDArray[np.float64], trials: i
 
 def effective(metric: str, condition: str, n: int, value: float, sample_size: float) -> Score:
     """A share over n images whose interval is that of another number of independent trials."""
-    meaning = metrics.METRICS[metric]
     low, high = metrics.wilson(value * sample_size, sample_size)
+    return _told(metric, condition, value, n=n, bounds=(low, high))
+
+
+def _told(
+    metric: str,
+    condition: str,
+    value: float,
+    *,
+    n: int,
+    bounds: tuple[float, float] | None,
+    correct: int | None = None,
+    interval: Interval = "wilson-95",
+) -> Score:
+    """A defined score with the unit and direction of its metric."""
+    meaning = metrics.METRICS[metric]
+    low, high = bounds or (None, None)
     return Score(
         metric=metric,
         condition=condition,
@@ -72,6 +76,8 @@ def effective(metric: str, condition: str, n: int, value: float, sample_size: fl
         n=n,
         unit=meaning.unit,
         direction=meaning.direction,
+        correct=correct,
+        interval=interval,
     )
 
 
@@ -97,20 +103,10 @@ def normal(
     Without a standard error, or with none above 0, the score has no interval: nothing is known of
     its doubt.
     """
+    if not error:
+        return _told(metric, condition, value, n=n, bounds=None, interval="none")
     meaning = metrics.METRICS[metric]
-    low = high = None
-    if error:
-        low, high = value - metrics.Z95 * error, value + metrics.Z95 * error
-        low = low if meaning.least is None else max(low, meaning.least)
-        high = min(high, 1.0) if meaning.unit == "share" else high
-    return Score(
-        metric=metric,
-        condition=condition,
-        value=value,
-        low=low,
-        high=high,
-        n=n,
-        unit=meaning.unit,
-        direction=meaning.direction,
-        interval=interval if low is not None else "none",
-    )
+    low, high = value - metrics.Z95 * error, value + metrics.Z95 * error
+    low = low if meaning.least is None else max(low, meaning.least)
+    high = min(high, 1.0) if meaning.unit == "share" else high
+    return _told(metric, condition, value, n=n, bounds=(low, high), interval=interval)

@@ -84,7 +84,7 @@ class _Measurement:
     ) -> None:
         self.model = model
         self.columns = columns
-        self.key_digest = key.digest
+        self.key_digest, self.clean_seed = key.digest, clean_seed(key)
         self.keep = keep
         self.average_over = average_over
 
@@ -334,11 +334,8 @@ def measure(
     model = Model(classifier, batch_size=batch_size, classes=classes, device=device, autocast=autocast)
     columns = None if classes is None else np.array(classes, np.int64)
     if isinstance(procedure, Clean | Corruption | CueConflict | OutOfDistribution):
-        with (
-            torch.inference_mode(mode=False),
-            torch.no_grad(),
-            seeded(clean_seed(key), ids[0], CLEAN, model.device),
-        ):
+        seed = clean_seed(key), ids[0], CLEAN
+        with torch.inference_mode(mode=False), torch.no_grad(), seeded(*seed, model.device):
             return measure_fixed(
                 procedure,
                 setting,
@@ -352,26 +349,39 @@ def measure(
                 groups=groups,
                 corrupted=corrupted,
             )
-    steps = perturbations(procedure, setting)
+    passes = procedure.average_over if isinstance(procedure, Cascade) else 1
+    measurement = _Measurement(model, columns, key, keep, passes)
+    pools = _pools(pixels, ids, labels, positions, model.device)
+    found = _by_condition(procedure, setting, measurement, pools, attacked or {})
+    return PredictionTable.concat([_table(name, parts, ids, labels) for name, parts in found.items()])
+
+
+def _by_condition(
+    procedure: Procedure,
+    setting: Scope,
+    measurement: _Measurement,
+    pools: Iterator[_Batch],
+    attacked: Mapping[str, Pixels],
+) -> dict[str, list[_Judged]]:
+    """What each pool gives under `clean` and under every perturbation of the protocol, in order."""
+    device, steps = measurement.model.device, perturbations(procedure, setting)
     found: dict[str, list[_Judged]] = {CLEAN: [], **{step.name: [] for step in steps}}
-    average_over = procedure.average_over if isinstance(procedure, Cascade) else 1
     with torch.inference_mode(mode=False), torch.no_grad():
-        measurement = _Measurement(model, columns, key, keep, average_over)
-        for batch in _pools(pixels, ids, labels, positions, model.device):
-            with seeded(clean_seed(key), batch.ids[0], CLEAN, model.device):
+        for batch in pools:
+            with seeded(measurement.clean_seed, batch.ids[0], CLEAN, device):
                 clean = measurement.clean(batch)
             found[CLEAN].append(clean)
             for step in steps:
-                with seeded(key.digest, batch.ids[0], step.name, model.device):
+                with seeded(measurement.key_digest, batch.ids[0], step.name, device):
                     if isinstance(procedure, Attack | Cascade) and isinstance(setting, Ladder):
                         judged = measurement.attack(batch, clean, ladder(procedure, setting, step), step)
                     elif isinstance(procedure, External):
-                        eps = float(step.budget)
-                        judged = measurement.external(batch, clean, attacked or {}, procedure.norm, eps)
+                        budget = procedure.norm, float(step.budget)
+                        judged = measurement.external(batch, clean, attacked, *budget)
                     else:
                         judged = measurement.noise(batch, step)
                 found[step.name].append(judged)
-    return PredictionTable.concat([_table(name, parts, ids, labels) for name, parts in found.items()])
+    return found
 
 
 def _table(
