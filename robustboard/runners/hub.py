@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -136,6 +137,25 @@ def fetch(repo: str, files: Iterable[LockedFile], *, commit: str, kind: Kind = "
                 )
             found[file.path] = path
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Names of a repository's files at one commit."""
+
+    commit: str
+    files: tuple[str, ...]
+
+
+def listing(repo: str, *, kind: Kind, revision: str | None = None) -> Listing:
+    """What a repository holds at a commit, at the newest one where none is named. Raises CellError or LockError."""
+    with _plain_errors(repo):
+        _need_reach(repo)
+        api = HfApi(token=False)
+        info = (api.model_info if kind == "model" else api.dataset_info)(repo, revision=revision)
+        commit = info.sha or ""
+        _check_commit(repo, commit, revision)
+        return Listing(commit, tuple(sorted(item.rfilename for item in info.siblings or ())))
 
 
 def commit_of(repo: str, tag: str, *, kind: Kind) -> str:
