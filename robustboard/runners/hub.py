@@ -148,7 +148,7 @@ class Listing:
 
 
 def listing(repo: str, *, kind: Kind, revision: str | None = None) -> Listing:
-    """What a repository holds at a commit, at the newest one where none is named. Raises CellError or LockError."""
+    """Files at a commit, at the newest one where none is named. Raises CellError or LockError."""
     with _plain_errors(repo):
         _need_reach(repo)
         api = HfApi(token=False)
