@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from robustboard.leaderboard.entries import BoardEntry
     from robustboard.leaderboard.fits import FitEntry
     from robustboard.runners.keys import Cell
-    from robustboard.runners.predictions import PredictionTable
     from robustboard.runners.profiles import RunProfile
 from robustboard.runners.record import Result
 
@@ -344,18 +343,14 @@ def write_site(content: Content, to: Path, folders: Sequence[Path]) -> None:
 def show_comparison(content: Content, first: str, second: str, *, every_score: bool, as_json: bool) -> None:
     """Print how two models differ, cell by cell."""
     from robustboard.leaderboard.compare import compare  # noqa: PLC0415 - imports scipy
+    from robustboard.leaderboard.outcomes import workspace_outcomes  # noqa: PLC0415 - only here
     from robustboard.leaderboard.results import workspace_results  # noqa: PLC0415 - only here
-    from robustboard.runners.store import Store  # noqa: PLC0415 - imports pyarrow
 
     for name in (first, second):
         content.catalog.model(name)
-    store = Store(content.workspace.runs)
-
-    def predictions(result: Result) -> PredictionTable | None:
-        stored = store.read(result.key_digest)
-        return stored.predictions if stored is not None else None
-
-    found = compare(first, second, workspace_results(content.workspace), predictions, every_score=every_score)
+    results = workspace_results(content.workspace)
+    outcomes = workspace_outcomes(content.workspace, results)
+    found = compare(first, second, results, outcomes, every_score=every_score)
     if as_json:
         console.out_json(found.as_data())
         return

@@ -61,6 +61,21 @@ class Workspace:
         return self.output / "leaderboard" / "results"
 
     @property
+    def committed_outcomes(self) -> Path:
+        """Right or wrong an image, beside the results that came with the content."""
+        return self.content / "leaderboard" / "outcomes"
+
+    @property
+    def outcomes(self) -> Path:
+        """Where right or wrong an image is written, beside new results."""
+        return self.output / "leaderboard" / "outcomes"
+
+    @property
+    def releases(self) -> Path:
+        """Frozen releases of the board, one folder each; may be absent."""
+        return self.content / "leaderboard" / "releases"
+
+    @property
     def runs(self) -> Path:
         """The store of predictions and trained weights."""
         return self.output / "runs"

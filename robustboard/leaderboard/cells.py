@@ -14,6 +14,7 @@ from robustboard.leaderboard.statistics import margin
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.failures import Failure
 from robustboard.runners.keys import Cell
+from robustboard.runners.per_image import PerImage
 from robustboard.runners.record import Result, Score
 
 CellStatus = Literal["ok", "partial", "outdated", "undefined", "failed", "not run"]
@@ -119,6 +120,8 @@ class Measured:
     benchmarks: Mapping[str, BenchmarkEntry] = field(default_factory=dict)
     flags: Mapping[str, tuple[Raised, ...]] = field(default_factory=dict)
     """Model → sanity flags of its results, of each one and between them."""
+    outcomes: Mapping[Cell, PerImage] = field(default_factory=dict)
+    """Right or wrong an image, of the results that have it."""
 
     @classmethod
     def of(
@@ -127,10 +130,12 @@ class Measured:
         catalog: Catalog,
         benchmarks: Mapping[str, BenchmarkEntry],
         failures: Mapping[Cell, Failure] | None = None,
+        outcomes: Mapping[Cell, PerImage] | None = None,
     ) -> Measured:
         """With the outdated ones found by comparing keys with entries."""
         old = outdated(results, catalog, benchmarks)
-        return cls(results, old, failures or {}, benchmarks, raised(results, old, benchmarks))
+        flags = raised(results, old, benchmarks)
+        return cls(results, old, failures or {}, benchmarks, flags, outcomes or {})
 
     def view(self, cell: Cell, score: str | None = None) -> CellView:
         """The cell as a board shows it. Raises StoreError when its result lacks the score."""

@@ -1,44 +1,19 @@
-"""Two models on the same images: by pairs where predictions are at hand, else by their intervals."""
+"""Two models on the same images: by pairs where per-image outcomes are at hand, else by their intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from robustboard.benchmarks.entries import CLEAN
-from robustboard.leaderboard.statistics import ALPHA, mcnemar, tied
+from robustboard.leaderboard.pairs import Pairs, paired
+from robustboard.leaderboard.statistics import ALPHA, holm, tied
 from robustboard.runners.keys import Cell
-from robustboard.runners.predictions import PredictionTable
+from robustboard.runners.per_image import PerImage, shares
 from robustboard.runners.record import Result, Score
 
 Verdict = Literal["clear", "tied", "unknown"]
 """clear: one of the two is better. tied: they cannot be told apart. unknown: no common number."""
-Predictions = Callable[[Result], PredictionTable | None]
-"""Hands over the stored predictions of a result, None where they are not at hand."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcomes:
-    """Right or wrong for every image, images in the order of ids."""
-
-    ids: tuple[str, ...]
-    right: npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """How often two models are right on the same images."""
-
-    both: int
-    only_a: int
-    only_b: int
-    neither: int
-    p_value: float
-    """Of McNemar's exact test, two-sided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +29,8 @@ class Difference:
     difference: float | None
     """a - b, in the unit of the scores; None where one of them has no value."""
     pairs: Pairs | None
+    adjusted: float | None
+    """p-value of the pairs, adjusted for the number of scores compared (Holm)."""
     verdict: Verdict
     reason: str
     """How the verdict came about, or why there is none."""
@@ -82,6 +59,7 @@ class Comparison:
                     "b": item.b.model_dump(mode="json") if item.b else None,
                     "difference": item.difference,
                     "pairs": asdict(item.pairs) if item.pairs else None,
+                    "p_adjusted": item.adjusted,
                     "verdict": item.verdict,
                     "reason": item.reason,
                 }
@@ -91,7 +69,17 @@ class Comparison:
 
     def text_headings(self) -> tuple[str, ...]:
         """Headings of a plain text table."""
-        return ("benchmark", "dataset", "score", self.a, self.b, "difference", "p", "verdict")
+        return (
+            "benchmark",
+            "dataset",
+            "score",
+            self.a,
+            self.b,
+            "difference",
+            "95 % interval",
+            "p",
+            "verdict",
+        )
 
     def text_rows(self) -> list[tuple[str, ...]]:
         """Cells of a plain text table; shares in percent, differences in percentage points."""
@@ -103,7 +91,8 @@ class Comparison:
                 _text(item.a),
                 _text(item.b),
                 "-" if item.difference is None else f"{item.difference * _scale(item):+.1f}",
-                "-" if item.pairs is None else p_text(item.pairs.p_value),
+                "-" if item.pairs is None else _interval(item.pairs, _scale(item)),
+                "-" if item.adjusted is None else p_text(item.adjusted),
                 f"{item.verdict} ({item.reason})",
             )
             for item in self.differences
@@ -113,6 +102,10 @@ class Comparison:
 def p_text(value: float) -> str:
     """A p-value with two digits, `< 0.001` below that."""
     return "< 0.001" if value < 0.001 else f"{value:.2g}"  # noqa: PLR2004 - the usual bound of print
+
+
+def _interval(pairs: Pairs, scale: int) -> str:
+    return f"{pairs.low * scale:+.1f} to {pairs.high * scale:+.1f}"
 
 
 def _scale(item: Difference) -> int:
@@ -128,90 +121,59 @@ def _text(score: Score | None) -> str:
     return f"{score.value * 100:.1f}" if score.unit == "share" else f"{score.value:.3f}"
 
 
-def outcomes(table: PredictionTable, metric: str, condition: str) -> Outcomes | None:
-    """Right or wrong an image, as the metric counts it; None for metrics that are no count of images.
-
-    clean_accuracy: right on the clean image. robust_accuracy: right on the clean and on the attacked
-    image. noise_accuracy_worst: right under every draw. Skipped images are left out, and those of no
-    class, on which no answer is right.
-    """
-    names = table.conditions()
-    if metric == "clean_accuracy":
-        wanted = [CLEAN]
-    elif metric == "robust_accuracy":
-        wanted = [CLEAN, condition]
-    elif metric == "noise_accuracy_worst":
-        wanted = [name for name in names if name.startswith(f"{condition} draw ")]
-    else:
-        return None
-    if not wanted or not set(wanted) <= set(names):
-        return None
-    sample, where = table.column("sample_id"), table.column("condition")
-    hit = table.column("predicted") == table.column("label")
-    measured = ~np.isin(table.column("status").astype(str), ["skipped", "outside"])
-    ids: tuple[str, ...] = ()
-    right: npt.NDArray[Any] | None = None
-    for name in wanted:
-        rows = np.flatnonzero((where == name) & measured)
-        rows = rows[np.argsort(sample[rows].astype(str), kind="stable")]
-        found = tuple(map(str, sample[rows]))
-        if right is None:
-            ids, right = found, hit[rows]
-        elif found != ids:
-            return None
-        else:
-            right &= hit[rows]
-    return None if right is None else Outcomes(ids, np.asarray(right, np.bool_))
-
-
-def paired(a: Outcomes, b: Outcomes) -> Pairs:
-    """Counts and test over the same images. Raises ValueError when the images are not the same."""
-    if a.ids != b.ids:
-        raise ValueError("expected outcomes on the same images")
-    only_a, only_b = int((a.right & ~b.right).sum()), int((b.right & ~a.right).sum())
-    return Pairs(
-        both=int((a.right & b.right).sum()),
-        only_a=only_a,
-        only_b=only_b,
-        neither=int((~a.right & ~b.right).sum()),
-        p_value=mcnemar(only_a, only_b),
-    )
-
-
 def compare(
     a: str,
     b: str,
     results: Mapping[Cell, Result],
-    predictions: Predictions = lambda _: None,
+    outcomes: Mapping[Cell, PerImage] | None = None,
     *,
     every_score: bool = False,
 ) -> Comparison:
     """All cells that either model has, sorted; headlines only unless `every_score`.
 
+    By pairs where both have per-image outcomes, with p-values adjusted for the number of scores compared.
     Results on other image bytes, or under another protocol, are never compared: the verdict is
     unknown and says so.
     """
     differences: list[Difference] = []
-    pairs = sorted({(cell.benchmark, cell.dataset) for cell in results if cell.model in (a, b)})
-    for benchmark, dataset in pairs:
-        left = results.get(Cell(a, benchmark, dataset))
-        right = results.get(Cell(b, benchmark, dataset))
-        tables = _tables(left, right, predictions)
+    for benchmark, dataset in sorted(
+        {(cell.benchmark, cell.dataset) for cell in results if cell.model in (a, b)}
+    ):
+        sides = Cell(a, benchmark, dataset), Cell(b, benchmark, dataset)
+        left, right = (results.get(side) for side in sides)
+        bits = Bits(*((outcomes or {}).get(side) for side in sides))
         differences += [
-            _difference(benchmark, dataset, name, (left, right), tables)
+            _difference(benchmark, dataset, name, (left, right), bits)
             for name in _names(left, right, every_score=every_score)
         ]
-    return Comparison(a, b, tuple(differences))
+    return Comparison(a, b, tuple(adjusted(differences)))
 
 
-Tables = tuple[PredictionTable, PredictionTable] | None
+class Bits:
+    """Per-image outcomes of one cell of two models, unpacked once."""
+
+    def __init__(self, a: PerImage | None, b: PerImage | None) -> None:
+        """Nothing is compared unless both are there, of the same images."""
+        same = a is not None and b is not None and (a.samples, a.images) == (b.samples, b.images)
+        self._sides = (a.flags(), b.flags()) if same and a is not None and b is not None else None
+
+    def pairs(self, metric: str, condition: str) -> Pairs | None:
+        """Two models at one score; None where it is no mean over images, or without outcomes."""
+        if self._sides is None:
+            return None
+        first, second = (shares(side, metric, condition) for side in self._sides)
+        return None if first is None or second is None or not first.size else paired(first, second)
 
 
-def _tables(left: Result | None, right: Result | None, predictions: Predictions) -> Tables:
-    if left is None or right is None or _mismatch(left, right):
-        return None
-    first, second = predictions(left), predictions(right)
-    return None if first is None or second is None else (first, second)
+def adjusted(differences: Sequence[Difference]) -> list[Difference]:
+    """With verdicts by p-values that are adjusted for the number of paired tests among them."""
+    tested = [place for place, item in enumerate(differences) if item.pairs is not None]
+    found = list(differences)
+    p_values = [item.pairs.p_value for item in differences if item.pairs is not None]
+    for place, p_value in zip(tested, holm(p_values), strict=True):
+        verdict: Verdict = "clear" if p_value < ALPHA else "tied"
+        found[place] = replace(found[place], adjusted=p_value, verdict=verdict)
+    return found
 
 
 def _names(left: Result | None, right: Result | None, *, every_score: bool) -> list[str]:
@@ -223,7 +185,8 @@ def _names(left: Result | None, right: Result | None, *, every_score: bool) -> l
     return list(found)
 
 
-def _mismatch(left: Result, right: Result) -> str | None:
+def mismatch(left: Result, right: Result) -> str | None:
+    """Why two results must not be compared; None when they may."""
     for what, one, other in (
         ("protocol", left.key.protocol_digest, right.key.protocol_digest),
         ("labels", left.key.labels_digest, right.key.labels_digest),
@@ -243,43 +206,36 @@ def _score(result: Result | None, metric: str, condition: str) -> Score | None:
 
 
 def _difference(
-    benchmark: str, dataset: str, name: str, results: tuple[Result | None, Result | None], tables: Tables
+    benchmark: str, dataset: str, name: str, results: tuple[Result | None, Result | None], bits: Bits
 ) -> Difference:
     metric, _, condition = name.partition("@")
     a, b = (_score(result, metric, condition) for result in results)
     left, right = results
-    mismatch = _mismatch(left, right) if left is not None and right is not None else None
+    fault = mismatch(left, right) if left is not None and right is not None else None
     pairs: Pairs | None = None
     difference: float | None = None
     if a is None or b is None:
         verdict, reason = _unknown("only one of them was run")
     elif a.value is None or b.value is None:
         verdict, reason = _unknown(a.reason or b.reason or "undefined")
-    elif mismatch is not None:
-        verdict, reason = _unknown(mismatch)
+    elif fault is not None:
+        verdict, reason = _unknown(fault)
     else:
         difference = a.value - b.value
-        pairs = _pairs(tables, metric, condition)
+        pairs = bits.pairs(metric, condition)
         verdict, reason = _by_pairs(pairs) if pairs is not None else _by_intervals(a, b)
-    return Difference(benchmark, dataset, metric, condition, a, b, difference, pairs, verdict, reason)
+    return Difference(benchmark, dataset, metric, condition, a, b, difference, pairs, None, verdict, reason)
 
 
 def _unknown(reason: str) -> tuple[Verdict, str]:
     return "unknown", reason
 
 
-def _pairs(tables: Tables, metric: str, condition: str) -> Pairs | None:
-    if tables is None:
-        return None
-    first, second = (outcomes(table, metric, condition) for table in tables)
-    if first is None or second is None or first.ids != second.ids:
-        return None
-    return paired(first, second)
-
-
 def _by_pairs(pairs: Pairs) -> tuple[Verdict, str]:
-    apart = f"{pairs.only_a} to {pairs.only_b} images, McNemar"
-    return ("clear" if pairs.p_value < ALPHA else "tied"), apart
+    verdict: Verdict = "clear" if pairs.p_value < ALPHA else "tied"
+    if pairs.only_a is None:
+        return verdict, f"mean over {pairs.images} images, paired z"
+    return verdict, f"{pairs.only_a} to {pairs.only_b} images, McNemar"
 
 
 def _by_intervals(a: Score, b: Score) -> tuple[Verdict, str]:

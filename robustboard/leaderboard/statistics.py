@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -56,6 +58,49 @@ def mcnemar(only_a: int, only_b: int) -> float:
     if only_a + only_b == 0:
         return 1.0
     return float(binomtest(only_a, only_a + only_b, 0.5).pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values adjusted for their number, in the order given (Holm 1979, step-down).
+
+    Calling those below 5 % clear lets any false one among them pass in 5 % of all tables at most, however
+    the tests hang together.
+    """
+    count = len(p_values)
+    adjusted, highest = [0.0] * count, 0.0
+    for step, place in enumerate(sorted(range(count), key=lambda each: p_values[each])):
+        highest = max(highest, min((count - step) * p_values[place], 1.0))
+        adjusted[place] = highest
+    return adjusted
+
+
+@dataclass(frozen=True, slots=True)
+class SeedSpread:
+    """One number of several models that differ by the seed of their training alone."""
+
+    count: int
+    mean: float
+    deviation: float
+    """Standard deviation between the models, with count - 1."""
+    low: float
+    high: float
+    """95 % interval of the mean of such models, by Student's t."""
+
+
+def across_seeds(values: Sequence[float]) -> SeedSpread:
+    """Mean of trainings that differ by their seed, and how far another training may lie.
+
+    Images are not drawn again here: the interval speaks of training, those of single models of images.
+    Raises ValueError for fewer than two values.
+    """
+    from scipy.stats import t  # noqa: PLC0415 - half a second that only boards with several seeds need
+
+    if len(values) < 2:  # noqa: PLR2004 - one value has no spread
+        raise ValueError("expected two or more trainings")
+    found = np.asarray(values, np.float64)
+    mean, deviation = float(found.mean()), float(found.std(ddof=1))
+    reach = float(t.ppf(1 - ALPHA / 2, found.size - 1)) * deviation / math.sqrt(found.size)
+    return SeedSpread(found.size, mean, deviation, mean - reach, mean + reach)
 
 
 def margin(value: float, low: float, high: float) -> float:

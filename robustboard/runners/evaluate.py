@@ -31,6 +31,7 @@ from robustboard.runners.inputs import Pixels
 from robustboard.runners.jobs import Job
 from robustboard.runners.keys import Cell
 from robustboard.runners.outcomes import Outcome, Summary, time_limit
+from robustboard.runners.per_image import write_per_image
 from robustboard.runners.plan import by_model_and_dataset, passes
 from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.procedures import measure
@@ -98,6 +99,7 @@ def measure_cell(job: Job, session: Session) -> Outcome:
     result = result_of(stored, job.benchmark, job.setting)
     session.store.set_current(name_of(result), job.key)
     write_result(session.workspace, result)
+    write_per_image(session.workspace, stored, job.benchmark, job.setting)
     part = "" if result.complete else f" of {result.images}, so partial and never ranked"
     told = f"{headline(result)} on {result.evaluated} images{part}{flagged(result.flags)}, key {digest[:12]}"
     return Outcome("ok", told) if todo else Outcome("skipped", f"measured already: {told}")

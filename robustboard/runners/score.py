@@ -12,6 +12,7 @@ from robustboard.errors import RobustboardError, StoreError
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.flags import flags, in_order
 from robustboard.runners.keys import Cell, Keys, result_name
+from robustboard.runners.per_image import write_per_image
 from robustboard.runners.record import Result, RunKey
 from robustboard.runners.scoring import scores
 from robustboard.runners.sharing import sharing_flags
@@ -182,6 +183,10 @@ def score(workspace: Workspace, catalog: Catalog, benchmarks: Mapping[str, Bench
             if name_of(result) != name:
                 raise StoreError(f"{store.name(path)} names the run of another cell")
             written, changed = write_result(workspace, result)
+            benchmark = benchmarks[result.key.benchmark]
+            setting = benchmark.setting_for(catalog.dataset(result.key.dataset))
+            if setting is not None:
+                write_per_image(workspace, run, benchmark, setting)
         except RobustboardError as error:
             rebuilt.append(Rebuilt(name, None, changed=False, reason=str(error)))
         else:

@@ -5,31 +5,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robustboard.leaderboard.compare import Outcomes, compare, outcomes, p_text, paired
+from robustboard.leaderboard.compare import compare, p_text
 from robustboard.runners.keys import Cell
-from robustboard.runners.predictions import PredictionTable
+from robustboard.runners.per_image import PerImage, pack
 from robustboard.runners.record import Result
 
 N = 1000
 
 
-def table(rights: dict[str, np.ndarray[Any, Any]], ids: list[str] | None = None) -> PredictionTable:
-    """Label 0 everywhere; class 0 is predicted where an image is right, class 1 where it is wrong."""
-    parts = []
-    for condition, right in rights.items():
-        names = ids or [f"{number:05}" for number in range(right.size)]
-        parts.append(
-            PredictionTable.of(
-                sample_id=names,
-                condition=condition,
-                label=np.zeros(right.size),
-                predicted=np.where(right, 0, 1),
-                confidence=np.full(right.size, 0.9),
-                distance=np.zeros(right.size),
-                status=["ok"] * right.size,
-            )
+def outcomes(results: dict[Cell, Result], **rights: dict[str, np.ndarray[Any, Any]]) -> dict[Cell, PerImage]:
+    """Per-image outcomes, by model, condition and image; all of the same images."""
+    return {
+        cell: PerImage(
+            key_digest=result.key_digest,
+            images=N,
+            samples="s",
+            right={condition: pack(right) for condition, right in rights[cell.model].items()},
         )
-    return PredictionTable.concat(parts)
+        for cell, result in results.items()
+        if cell.model in rights
+    }
 
 
 def by_cell(*results: Result) -> dict[Cell, Result]:
@@ -53,8 +48,8 @@ def test_pairs_separate_what_intervals_cannot(pair: Any) -> None:
     results = by_cell(pair.result("one", correct=850), pair.result("two", correct=830))
     alone = compare("one", "two", results).differences[0]
     assert (alone.verdict, alone.reason, alone.pairs) == ("tied", "intervals overlap", None)
-    tables = {"one": table({"clean": first(850)}), "two": table({"clean": first(830)})}
-    together = compare("one", "two", results, lambda result: tables[result.key.model]).differences[0]
+    bits = outcomes(results, one={"clean": first(850)}, two={"clean": first(830)})
+    together = compare("one", "two", results, bits).differences[0]
     assert together.pairs is not None
     counts = (together.pairs.both, together.pairs.only_a, together.pairs.only_b, together.pairs.neither)
     assert counts == (830, 20, 0, 150)
@@ -65,8 +60,8 @@ def test_pairs_separate_what_intervals_cannot(pair: Any) -> None:
 
 def test_equal_accuracy_on_other_images_is_a_tie(pair: Any) -> None:
     results = by_cell(pair.result("one", correct=500), pair.result("two", correct=500))
-    tables = {"one": table({"clean": first(500)}), "two": table({"clean": ~first(500)})}
-    found = compare("one", "two", results, lambda result: tables[result.key.model]).differences[0]
+    bits = outcomes(results, one={"clean": first(500)}, two={"clean": ~first(500)})
+    found = compare("one", "two", results, bits).differences[0]
     assert found.pairs is not None
     assert (found.pairs.only_a, found.pairs.only_b, found.pairs.p_value) == (500, 500, 1.0)
     assert found.verdict == "tied"
@@ -79,56 +74,31 @@ def test_intervals_that_part_are_a_clear_difference(pair: Any) -> None:
     assert compare("two", "one", results).differences[0].difference == pytest.approx(-0.4)
 
 
-def test_attacked_images_count_only_when_right_before_and_after() -> None:
-    rights = {"clean": first(800), "linf 1/10": np.arange(N) >= 700}
-    found = outcomes(table(rights), "robust_accuracy", "linf 1/10")
-    assert found is not None
-    assert int(found.right.sum()) == 100
-
-
-def test_worst_noise_needs_every_draw() -> None:
-    draws = {f"uniform 1/10 draw {draw}": first(900 - 100 * draw) for draw in range(3)}
-    rights = {"clean": first(N), **draws, "uniform 1/5 draw 0": first(0)}
-    found = outcomes(table(rights), "noise_accuracy_worst", "uniform 1/10")
-    assert found is not None
-    assert int(found.right.sum()) == 700
-
-
-def test_images_of_no_class_are_not_compared() -> None:
-    """A detection run tells how many images of its dataset are right; strangers are not wrong ones."""
-    rows = PredictionTable.of(
-        sample_id=["in/1", "in/2", "out/1"],
-        condition="clean",
-        label=np.array([0, 0, -1]),
-        predicted=np.array([0, 1, 0]),
-        confidence=np.ones(3),
-        distance=np.zeros(3),
-        status=["ok", "ok", "outside"],
+def test_p_values_are_adjusted_for_the_number_of_scores_compared(pair: Any) -> None:
+    """9 images to 1 is clear alone (p = 0.021), and tied where three scores are compared (Holm: 0.064)."""
+    ten = (np.arange(N) == 0) | first(0), (np.arange(N) > 0) & first(10)
+    results = by_cell(*(pair.result(name, correct=9 if name == "two" else 1) for name in ("one", "two")))
+    alone = compare("one", "two", results, outcomes(results, one={"clean": ten[0]}, two={"clean": ten[1]}))
+    assert (alone.differences[0].verdict, alone.differences[0].adjusted) == (
+        "clear",
+        pytest.approx(0.021484375),
     )
-    found = outcomes(rows, "clean_accuracy", "clean")
-    assert found is not None
-    assert (found.ids, found.right.tolist()) == (("in/1", "in/2"), [True, False])
+    several = by_cell(
+        *(pair.result(name, "pgd-v1", correct=9, falling=[9, 9, 9, 9]) for name in ("one", "two"))
+    )
+    worst = {f"linf {budget}": first(N) for budget in ("1/20", "1/10", "1/5", "3/10")}
+    bits = outcomes(several, one={"clean": ten[0], **worst}, two={"clean": ten[1], **worst})
+    found = compare("one", "two", several, bits, every_score=True).differences
+    assert {(item.verdict, item.pairs is None) for item in found} == {("tied", False)}
+    assert found[0].adjusted == pytest.approx(min(1, 6 * 0.021484375))
 
 
-def test_outcomes_do_not_depend_on_the_order_of_rows() -> None:
-    right = np.asarray([True, False, True, True])
-    straight = outcomes(table({"clean": right}, ["a", "b", "c", "d"]), "clean_accuracy", "clean")
-    turned = outcomes(table({"clean": right[::-1]}, ["d", "c", "b", "a"]), "clean_accuracy", "clean")
-    assert straight is not None
-    assert turned is not None
-    assert straight.ids == turned.ids
-    assert straight.right.tolist() == turned.right.tolist()
-
-
-@pytest.mark.parametrize("metric", ["noise_accuracy", "area_under_curve", "min_accuracy", "robust_accuracy"])
-def test_scores_that_are_no_count_of_images_have_no_pairs(metric: str) -> None:
-    assert outcomes(table({"clean": first(5)}), metric, "linf 1/10") is None
-
-
-def test_other_images_are_refused() -> None:
-    one = Outcomes(("a", "b"), np.asarray([True, True]))
-    with pytest.raises(ValueError, match="same images"):
-        paired(one, Outcomes(("a", "c"), np.asarray([True, True])))
+def test_outcomes_of_other_images_are_not_paired(pair: Any) -> None:
+    results = by_cell(pair.result("one", correct=850), pair.result("two", correct=830))
+    bits = outcomes(results, one={"clean": first(850)}, two={"clean": first(830)})
+    two = Cell("two", "clean-v1", "squares")
+    bits[two] = bits[two].model_copy(update={"samples": "others"})
+    assert compare("one", "two", results, bits).differences[0].reason == "intervals overlap"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +112,8 @@ def test_other_images_are_refused() -> None:
 )
 def test_what_was_not_measured_alike_is_not_compared(pair: Any, changes: dict[str, str], reason: str) -> None:
     results = by_cell(pair.result("one"), pair.result("two", correct=100, **changes))
-    found = compare("one", "two", results, lambda _: table({"clean": first(1)})).differences[0]
+    bits = outcomes(results, one={"clean": first(1)}, two={"clean": first(1)})
+    found = compare("one", "two", results, bits).differences[0]
     assert (found.verdict, found.reason, found.difference) == ("unknown", reason, None)
 
 
@@ -172,6 +143,7 @@ def test_text_has_a_row_for_every_headline_or_every_score(pair: Any) -> None:
             "70.0",
             "10.0",
             "+60.0",
+            "-",
             "-",
             "clear (intervals apart)",
         )
