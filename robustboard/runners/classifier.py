@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -90,7 +91,7 @@ class Classifier(nn.Module):
 
     `classes` is the width of its output, `parameter_count` the number of weights that it came with;
     `facts` says in words what was done to the images of the last call (resize, channels,
-    normalization) and to the network (folded), for the record of a run.
+    normalization) and to the network (folded, compiled), for the record of a run.
     """
 
     def __init__(self, network: nn.Module, spec: InputSpec, classes: int) -> None:
@@ -104,6 +105,10 @@ class Classifier(nn.Module):
         self.parameter_count = sum(parameter.numel() for parameter in network.parameters())
         self.folded = 0
         """Normalisations that the layers before them have taken over."""
+        self.translated: Callable[[Tensor], Any] | None = None
+        """The network as a compiler gave it back; takes the network's place in a pass."""
+        self.compiled: str | None = None
+        """The backend that translated the network, or why none did; None where nobody asked."""
         self.requires_grad_(requires_grad=False)
         self.eval()
 
@@ -122,7 +127,10 @@ class Classifier(nn.Module):
         self.facts = self.preprocess.facts((images.shape[1], images.shape[2], images.shape[3]))
         if self.folded:
             self.facts["folded"] = f"{self.folded} normalisation layer{'s' if self.folded > 1 else ''}"
-        logits = _logits(self.network(inputs))
+        if self.compiled is not None:
+            self.facts["compiled"] = self.compiled
+        run = self.network if self.translated is None else self.translated
+        logits = _logits(run(inputs))
         if logits.ndim != LOGIT_AXES or logits.shape[0] != images.shape[0] or not logits.is_floating_point():
             raise CellError(
                 "load",

@@ -19,11 +19,11 @@ def macs(network: nn.Module, shape: tuple[int, int, int], device: torch.device) 
     """Multiply-accumulates of one image of shape (c, h, w): convolutions and matrix products alone.
 
     Attention is taken in its plain form, since the counter does not know the fused kernels of CPUs.
-    None where nothing could be counted.
+    A compiled network is counted as it was written. None where nothing could be counted.
     """
     counter = FlopCounterMode(display=False)
     try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
+        with torch.compiler.set_stance("force_eager"), torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
             network(torch.zeros((1, *shape), device=device))
     except (CellError, RuntimeError, NotImplementedError):
         return None

@@ -6,7 +6,7 @@ from typing import Literal
 
 from robustboard import yamls
 from robustboard.errors import UnknownNameError
-from robustboard.fields import Count, EntryId, Line, Seed
+from robustboard.fields import Count, EntryId, Flag, Line, Seed
 from robustboard.runners.record import Subset
 from robustboard.workspace import Workspace
 from robustboard.yamls import Frozen
@@ -30,6 +30,9 @@ class RunProfile(Frozen):
     device: Literal["cpu", "cuda", "auto"] = "auto"
     """auto: CUDA where there is a device, else the CPU."""
     precision: Literal["float32", "bfloat16"] = "float32"
+    compile: Flag = False
+    """Let torch.compile translate each network first: worth it for long attacks alone, as it takes about a
+    minute. Left out where the result is not equal to 1e-5; the record says what was done."""
     batch_size: Count
     """Images at once; halved when memory does not suffice."""
     threads: Count | None = None

@@ -78,14 +78,15 @@ def look(
     """What the first images of a shard show; two passes, and an unbounded attack where there is a ladder.
 
     Arguments as those of `procedures.measure`; images beyond the first 16 are not looked at. The
-    classifier is in evaluation mode afterwards; torch's random state is left alone.
+    classifier is in evaluation mode afterwards; torch's random state is left alone. A compiled network is
+    looked at as it was written.
     """
     classifier.eval()
     autocast = key.precision == "bfloat16"
     model = Model(classifier, batch_size=ROWS, device=device, autocast=autocast)
     pixels = torch.from_numpy(valid_pixels(images[:ROWS])).to(model.device)
     names, columns = tuple(ids[:ROWS]), torch.arange(0) if classes is None else torch.tensor(classes)
-    with torch.inference_mode(mode=False), torch.no_grad():
+    with torch.compiler.set_stance("force_eager"), torch.inference_mode(mode=False), torch.no_grad():
         with seeded(key.digest, names[0], "sanity", model.device):
             with GradientWatch() as watch:
                 first = model.logits(pixels).cpu()

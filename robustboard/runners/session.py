@@ -26,6 +26,7 @@ from robustboard.registry.entries import InputSpec, ModelEntry
 from robustboard.registry.lock import Lock
 from robustboard.runners.batching import fastest_rows, is_worth
 from robustboard.runners.classifier import Classifier
+from robustboard.runners.compiling import compile_network
 from robustboard.runners.components import Setup
 from robustboard.runners.corrupted import contents
 from robustboard.runners.device import prepare
@@ -276,7 +277,11 @@ class LoadedModel:
         classifier = load_classifier(self.entry, space, self.weights, allow_plugins=plugins)
         fold(classifier)
         ease_stems(classifier)
-        return classifier.to(self.session.device)
+        classifier.to(self.session.device)
+        if self.session.profile.compile:
+            self.session.reporter.stage(f"{self.entry.id}: compiling")
+            compile_network(classifier)
+        return classifier
 
     @cached_property
     def parameters(self) -> int:
