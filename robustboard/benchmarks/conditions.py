@@ -19,7 +19,7 @@ from robustboard.benchmarks.entries import (
     Procedure,
     Scope,
 )
-from robustboard.benchmarks.generated import oracle_name, pair_name, verdict_name
+from robustboard.benchmarks.generated import oracle_name, pair_name, reconstruction_name, verdict_name
 
 TEMPERATURE = "temperature"
 ALL = "all"
@@ -82,10 +82,11 @@ def perturbations(procedure: Procedure, setting: Scope) -> tuple[Condition, ...]
 
 
 def _generated(setting: Scope) -> tuple[Condition, ...]:
-    """Each oracle on the images as they are; generated images of each pair, and the oracle's verdicts."""
+    """Oracles on the images as they are, reconstructions; of each pair its images and the verdicts."""
     if not isinstance(setting, GeneratedSetting):
         raise TypeError(f"expected a setting with generators and oracles, got {type(setting).__name__}")
     names = [oracle_name(oracle) for oracle in setting.oracles]
+    names += [reconstruction_name(use.generator) for use in setting.generators]
     for use, oracle in setting.pairs:
         pair = pair_name(use.generator, oracle)
         names += [pair, verdict_name(pair)]

@@ -63,6 +63,11 @@ def oracle_name(oracle: str) -> str:
     return f"oracle {oracle}"
 
 
+def reconstruction_name(generator: str) -> str:
+    """Condition of what a generator makes of the images as they are, encoded and decoded without a step."""
+    return f"reconstruction by {generator}"
+
+
 def verdict_name(pair: str) -> str:
     """Condition of the oracle's answers on generated images, once they are 8-bit files."""
     return f"verdict of {pair}"

@@ -37,6 +37,9 @@ METRICS: dict[str, Metric] = {
     "robust_accuracy": Metric(
         "Share of all images that are classified right unperturbed and attacked.", "share", "higher"
     ),
+    "mean_accuracy": Metric(
+        "Mean of several accuracies of a board, each with the same weight.", "share", "higher"
+    ),
     "attack_success_rate": Metric(
         "Share of the images classified right unperturbed that the attack breaks.", "share", "lower"
     ),
@@ -152,6 +155,17 @@ METRICS: dict[str, Metric] = {
     ),
     "perturbed_accuracy_all": Metric(
         "The same over all images; rejected ones count as their original.", "share", "higher"
+    ),
+    "reconstruction_accuracy": Metric(
+        "Accuracy on what the generator makes of the images without a step: a control.", "share", "none"
+    ),
+    "accepted_reconstruction_accuracy": Metric(
+        "The same over the images that the oracle accepts once they are generated.", "share", "none"
+    ),
+    "fmr_net": Metric(
+        "Accuracy on accepted images in percent of that on their reconstructions, the generator's part.",
+        "percent",
+        "higher",
     ),
     "accepted_clean_accuracy": Metric(
         "Accuracy on the originals of the images that the oracle accepts.", "share", "higher"

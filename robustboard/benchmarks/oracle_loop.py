@@ -158,6 +158,30 @@ def perturb(
         return loop.result()
 
 
+def reconstruct(generator: Generator, origin: Origin, rows: int) -> Tensor:
+    """What the loop starts from: images (n, c, h, w) in [0, 1], encoded and decoded without a step.
+
+    `rows` and errors are those of `perturb`.
+    """
+    found = []
+    latents = encoded(generator, origin, rows)
+    with torch.inference_mode(mode=False), torch.no_grad():
+        for chosen, part in _parts(origin, torch.arange(len(origin.images)), rows):
+            images = _same_shape(generator.decode(latents[_filled(chosen)], part), part.images)
+            found.append(_finite(images, "generated pixels")[: len(chosen)].clamp(0, 1))
+    return torch.cat(found)
+
+
+def encoded(generator: Generator, origin: Origin, rows: int) -> Tensor:
+    """Latents (n, ...) of images, the ones that the loop starts from; `rows` and errors as in `perturb`."""
+    with torch.inference_mode(mode=False), torch.no_grad():
+        found = [
+            _finite(generator.encode(part), "latents")[: len(chosen)]
+            for chosen, part in _parts(origin, torch.arange(len(origin.images)), rows)
+        ]
+    return torch.cat(found)
+
+
 class _Loop:
     """The state of all images of one call."""
 
@@ -166,7 +190,6 @@ class _Loop:
     ) -> None:
         self.model, self.judge, self.generator = model, judge, generator
         self.origin, self.settings = origin, settings
-        self.rows = max(GRAIN, settings.rows - settings.rows % GRAIN)
         count = len(origin.images)
         self.best = origin.images.clone()
         self.steps = torch.zeros(count, dtype=torch.int64)
@@ -185,15 +208,10 @@ class _Loop:
         self.active = self.active[_agrees(self.judge, images, labels)]
         for row in self.active.tolist():
             self.status[row] = "rejected-at-0"
-        for rows, part in self._parts(torch.arange(len(images))):
-            latents = self.generator.encode(part).detach()[: len(rows)]
-            if not self.latents.numel():
-                whole = (len(images), *latents.shape[1:])
-                self.latents = latents.new_zeros(whole)
-                self.first, self.second, self.gradients = (torch.zeros_like(self.latents) for _ in range(3))
-                self.losses = latents.new_full((len(images),), -torch.inf)
-            self.latents[rows] = _finite(latents, "latents")
+        self.latents = encoded(self.generator, self.origin, self.settings.rows)
         self.kept = self.latents.clone()
+        self.first, self.second, self.gradients = (torch.zeros_like(self.latents) for _ in range(3))
+        self.losses = self.latents.new_full((len(images),), -torch.inf)
         self._look(0)
 
     def climb(self, step: int) -> None:
@@ -223,7 +241,7 @@ class _Loop:
     def _look(self, step: int) -> None:
         """Decode the active images, keep those that the oracle accepts, and prepare their next step."""
         going = []
-        for rows, part in self._parts(self.active):
+        for rows, part in _parts(self.origin, self.active, self.settings.rows):
             if self.generator.differentiable or step == 0:
                 going.append(self._judge_and_differentiate(step, rows, part))
             else:
@@ -285,12 +303,6 @@ class _Loop:
     def _loss(self, images: Tensor, rows: Tensor) -> Tensor:
         return cross_entropy(self.model.logits(images), self.origin.aims[rows])
 
-    def _parts(self, rows: Tensor) -> Iterator[tuple[Tensor, Origin]]:
-        """Rows in batches, each with its originals filled up to a multiple of 16."""
-        for start in range(0, len(rows), self.rows):
-            chosen = rows[start : start + self.rows]
-            yield chosen, self.origin.select(_filled(chosen))
-
     def result(self) -> Perturbed:
         moved = (self.best - self.origin.images).flatten(1)
         return Perturbed(
@@ -301,6 +313,14 @@ class _Loop:
             linf=moved.abs().amax(dim=1).float().cpu().numpy(),
             latents=self.kept,
         )
+
+
+def _parts(origin: Origin, rows: Tensor, most: int) -> Iterator[tuple[Tensor, Origin]]:
+    """Rows in batches of `most`, each with its originals filled up to a multiple of 16."""
+    step = max(GRAIN, most - most % GRAIN)
+    for start in range(0, len(rows), step):
+        chosen = rows[start : start + step]
+        yield chosen, origin.select(_filled(chosen))
 
 
 def _filled(rows: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from robustboard.benchmarks.entries import CLEAN, GeneratedSetting
+from robustboard.benchmarks.conditions import perturbations
+from robustboard.benchmarks.entries import CLEAN, Generated, GeneratedSetting
 from robustboard.benchmarks.generated import oracle_name, pair_name
 from robustboard.runners.columns import Columns, columns_of
 from robustboard.runners.generation_scoring import accepted_images
@@ -107,10 +108,8 @@ def _pairs(setting: GeneratedSetting) -> list[str]:
 
 
 def _columns(setting: GeneratedSetting, table: PredictionTable) -> Columns:
-    names = [CLEAN, *(oracle_name(oracle) for oracle in setting.oracles)]
-    for pair in _pairs(setting):
-        names += [pair, f"verdict of {pair}"]
-    return columns_of(table, names)
+    steps = perturbations(Generated(kind="generated", settings=(setting,)), setting)
+    return columns_of(table, [CLEAN, *(step.name for step in steps)])
 
 
 def value(result: Result, metric: str, condition: str) -> float | None:

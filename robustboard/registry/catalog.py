@@ -53,6 +53,11 @@ class Catalog:
         """The oracle of that id. Raises UnknownNameError with the nearest ids."""
         return _look_up("oracle", name, self.oracles)
 
+    def oracle_parts(self, name: str) -> tuple[OracleEntry, ...]:
+        """An oracle, then every oracle that it needs, each followed by those that it needs itself."""
+        entry = self.oracle(name)
+        return (entry, *(part for each in entry.made_of for part in self.oracle_parts(each)))
+
     def generator(self, name: str) -> GeneratorEntry:
         """The generator of that id. Raises UnknownNameError with the nearest ids."""
         return _look_up("generator", name, self.generators)

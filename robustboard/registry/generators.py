@@ -104,12 +104,11 @@ class VqAscent(Frozen):
     """Whether latents pass through the codebook, with a straight-through gradient."""
 
 
-class Diffusion(Frozen):
-    """Noise is added to an image up to a share of the schedule, and taken away again."""
+class Denoising(Frozen):
+    """How noise is added up to a share of the schedule, and taken away again."""
 
-    kind: Literal["diffusion"]
-    source: Annotated[TrainedUnet | HubFolder, Field(discriminator="kind")]
     size: Pixels
+    """Side in pixels of the images that it takes; others are resized to it and back."""
     channels: Channels = 3
     sampler: Literal["ddim", "ddpm"]
     """ddim: no randomness after the first noise, so that gradients reach it. ddpm: random proposals."""
@@ -119,6 +118,23 @@ class Diffusion(Frozen):
     """Denoising steps from there to the image."""
     conditional: Flag = False
     """Whether the network is given the true class (DiT, class-conditional UNets)."""
+
+
+class Diffusion(Denoising):
+    """Noise is added to the pixels of an image and taken away by a UNet."""
+
+    kind: Literal["diffusion"]
+    source: Annotated[TrainedUnet | HubFolder, Field(discriminator="kind")]
+
+
+class LatentDiffusion(Denoising):
+    """Noise is added to the latents of an autoencoder and taken away by a transformer (Peebles & Xie 2023).
+
+    The folder holds `transformer`, `vae` and `scheduler`, as pipelines of diffusers do.
+    """
+
+    kind: Literal["latent-diffusion"]
+    source: HubFolder
 
 
 class TextEdit(Frozen):
@@ -158,13 +174,44 @@ class Floor(Frozen):
         return self
 
 
+class MaskFitting(Frozen):
+    """Which coordinates of a latent may move: those that tell images before the loop from those after it.
+
+    The loop is run on training images without a mask; an L1 logistic regression tells the latents at its
+    end from those at its start, and its strength is bisected until few enough weights are not 0.
+    """
+
+    dataset: EntryId
+    images: Count
+    """The first so many of its images."""
+    model: EntryId
+    """Whose loss is climbed meanwhile."""
+    oracle: EntryId
+    budget: Count
+    step_size: Positive
+    update_rule: Literal["adam", "sign", "sgd"] = "adam"
+    share: Share = Fraction(1, 100)
+    """Most coordinates that may move, as a share of all."""
+
+
+class SparseLatents(Frozen):
+    """Another generator, of whose latents only a few coordinates move."""
+
+    kind: Literal["sparse"]
+    generator: EntryId
+    """One that gradients run through."""
+    mask: MaskFitting
+
+
 class GeneratorEntry(Frozen):
     """One generator of new images."""
 
     id: EntryId
     name: Name
     summary: Prose
-    method: Annotated[VqAscent | Diffusion | TextEdit | Floor, Field(discriminator="kind")]
+    method: Annotated[
+        VqAscent | Diffusion | LatentDiffusion | TextEdit | Floor | SparseLatents, Field(discriminator="kind")
+    ]
     license: Line
     paper: HttpsUrl | None = None
     added: Day
@@ -172,4 +219,11 @@ class GeneratorEntry(Frozen):
     @property
     def source(self) -> TrainedVq | TrainedUnet | HubFolder | None:
         """Where its weights come from; None where it has none."""
-        return None if isinstance(self.method, Floor) else self.method.source
+        return None if isinstance(self.method, Floor | SparseLatents) else self.method.source
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients run from images to latents; else it makes random proposals."""
+        if isinstance(self.method, Denoising):
+            return self.method.sampler == "ddim"
+        return not isinstance(self.method, TextEdit)

@@ -8,13 +8,14 @@ from itertools import islice
 from robustboard.errors import Problem, echo
 from robustboard.registry.entries import DatasetEntry, ModelEntry
 from robustboard.registry.folders import Folder, Found
-from robustboard.registry.generators import Floor, GeneratorEntry, HubFolder, TextEdit
+from robustboard.registry.generators import GeneratorEntry, MaskFitting, SparseLatents, TrainedUnet, TrainedVq
 from robustboard.registry.labels import LabelFile, LabelSpace
 from robustboard.registry.oracles import (
     ClassifierJudge,
     EnsembleJudge,
     ModelClip,
     OracleEntry,
+    ProbeJudge,
     TrainedClip,
     ZeroShotJudge,
 )
@@ -33,12 +34,62 @@ def check_generation(
     for oracle in oracles.entries.values():
         yield from islice(_check_oracle(oracle, oracles, models, datasets, labels), MAX_PROBLEMS)
     for generator in generators.entries.values():
-        method = generator.entry.method
-        if not isinstance(method, Floor | TextEdit) and not isinstance(method.source, HubFolder):
-            place = ("method", "source", "recipe", "dataset")
-            yield from _check_training(generator, place, method.source.recipe.dataset, None, datasets)
+        found = _check_generator(generator, generators, oracles, models, datasets)
+        yield from islice(found, MAX_PROBLEMS)
     yield from check_names(oracles)
     yield from check_names(generators)
+
+
+def _check_generator(
+    found: Found[GeneratorEntry],
+    generators: Folder[GeneratorEntry],
+    oracles: Folder[OracleEntry],
+    models: Folder[ModelEntry],
+    datasets: Folder[DatasetEntry],
+) -> Iterator[Problem]:
+    method = found.entry.method
+    if isinstance(found.entry.source, TrainedVq | TrainedUnet):
+        place = ("method", "source", "recipe", "dataset")
+        yield from _check_training(found, place, found.entry.source.recipe.dataset, None, datasets)
+    if isinstance(method, SparseLatents):
+        yield from _check_whole(found, method.generator, generators)
+        yield from _check_mask(found, method.mask, oracles, models, datasets)
+
+
+def _check_whole(
+    found: Found[GeneratorEntry], name: str, generators: Folder[GeneratorEntry]
+) -> Iterator[Problem]:
+    """The generator whose latents become sparse."""
+    where = ("method", "generator")
+    if name not in generators.ids:
+        yield found.problem(where, unknown("generator", name, generators.ids))
+    whole = generators.entries.get(name)
+    if whole is not None and (
+        isinstance(whole.entry.method, SparseLatents) or not whole.entry.differentiable
+    ):
+        wanted = "a generator that gradients run through and that is not sparse itself"
+        yield found.problem(where, f"expected {wanted}, got {echo(name)}")
+
+
+def _check_mask(
+    found: Found[GeneratorEntry],
+    mask: MaskFitting,
+    oracles: Folder[OracleEntry],
+    models: Folder[ModelEntry],
+    datasets: Folder[DatasetEntry],
+) -> Iterator[Problem]:
+    """What a mask is fitted with: training images, and a model and an oracle of their label space."""
+    data = datasets.entries.get(mask.dataset)
+    space = None if data is None else data.entry.label_space
+    yield from _check_training(found, ("method", "mask", "dataset"), mask.dataset, None, datasets)
+    if mask.model not in models.ids:
+        yield found.problem(("method", "mask", "model"), unknown("model", mask.model, models.ids))
+    if mask.oracle not in oracles.ids:
+        yield found.problem(("method", "mask", "oracle"), unknown("oracle", mask.oracle, oracles.ids))
+    if space is not None:
+        model, oracle = models.entries.get(mask.model), oracles.entries.get(mask.oracle)
+        yield from _same_space(found, ("method", "mask", "model"), space, "model", model)
+        yield from _same_space(found, ("method", "mask", "oracle"), space, "oracle", oracle)
 
 
 def _check_oracle(
@@ -76,6 +127,9 @@ def _check_judge(
         for place, name in enumerate(judge.members):
             yield from _check_member(found, ("judge", "members", place), name, oracles)
         return
+    if isinstance(judge, ProbeJudge):
+        yield from _check_features(found, judge, oracles, datasets)
+        return
     if isinstance(judge, ClassifierJudge):
         yield from _check_judging_model(found, ("judge", "model"), judge.model, models, clip=False)
         return
@@ -88,6 +142,24 @@ def _check_judge(
         place_data = ("judge", "weights", "recipe", "dataset")
         name = judge.weights.recipe.dataset
         yield from _check_training(found, place_data, name, found.entry.label_space, datasets)
+
+
+def _check_features(
+    found: Found[OracleEntry],
+    judge: ProbeJudge,
+    oracles: Folder[OracleEntry],
+    datasets: Folder[DatasetEntry],
+) -> Iterator[Problem]:
+    """A probe reads the features of a zero-shot oracle, of any label space, and learns its own classes."""
+    where = ("judge", "features")
+    if judge.features not in oracles.ids:
+        yield found.problem(where, unknown("oracle", judge.features, oracles.ids))
+    base = oracles.entries.get(judge.features)
+    if base is not None and not isinstance(base.entry.judge, ZeroShotJudge):
+        message = f"expected a zero-shot oracle, got {echo(judge.features)} of kind {base.entry.judge.kind}"
+        yield found.problem(where, message)
+    place = ("judge", "recipe", "dataset")
+    yield from _check_training(found, place, judge.recipe.dataset, found.entry.label_space, datasets)
 
 
 def _check_class_names(
@@ -135,7 +207,7 @@ def _check_judging_model(
 
 
 def _same_space(
-    found: Found[OracleEntry],
+    found: Found[OracleEntry] | Found[GeneratorEntry],
     where: tuple[int | str, ...],
     space: str,
     kind: str,

@@ -112,10 +112,29 @@ class ZeroShotJudge(Frozen):
 
 
 class ClassifierJudge(Frozen):
-    """A registered model: a fine-tuned classifier, a network trained here, or a linear probe."""
+    """A registered model: a fine-tuned classifier, or a network trained here."""
 
     kind: Literal["classifier"]
     model: EntryId
+
+
+class ProbeTraining(Frozen):
+    """Logistic regression on frozen features (Radford et al. 2021, section 3.2), solved to convergence."""
+
+    dataset: EntryId
+    images: Count | None = None
+    """Train on the first so many images; all when absent."""
+    inverse_penalty: Positive = Fraction(1)
+    """Inverse strength of the L2 penalty: scikit-learn's C."""
+
+
+class ProbeJudge(Frozen):
+    """A linear probe: logistic regression on the unit image embeddings of another oracle's frozen tower."""
+
+    kind: Literal["probe"]
+    features: EntryId
+    """A zero-shot oracle; its weights and input are taken, its prompts are not."""
+    recipe: ProbeTraining
 
 
 class EnsembleJudge(Frozen):
@@ -134,7 +153,7 @@ class EnsembleJudge(Frozen):
         return self
 
 
-Judging = Annotated[ZeroShotJudge | ClassifierJudge | EnsembleJudge, Field(discriminator="kind")]
+Judging = Annotated[ZeroShotJudge | ClassifierJudge | ProbeJudge | EnsembleJudge, Field(discriminator="kind")]
 
 
 class OracleEntry(Frozen):
@@ -157,6 +176,13 @@ class OracleEntry(Frozen):
         if len(set(names)) != len(names):
             raise refuse("each dataset once", field="competence", got=" ".join(names))
         return self
+
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """Oracles that this one needs: the members of an ensemble, or whose features a probe reads."""
+        if isinstance(self.judge, EnsembleJudge):
+            return self.judge.members
+        return (self.judge.features,) if isinstance(self.judge, ProbeJudge) else ()
 
     def competence_on(self, dataset: str) -> Competence | None:
         """What is demanded on a dataset; None where the entry does not offer to judge it."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from robustboard.benchmarks import metrics
+from robustboard.benchmarks import calibration, metrics
 from robustboard.benchmarks.entries import CLEAN, GeneratedSetting
-from robustboard.benchmarks.generated import oracle_name, pair_name, verdict_name
+from robustboard.benchmarks.generated import oracle_name, pair_name, reconstruction_name, verdict_name
 from robustboard.runners.columns import Columns
-from robustboard.runners.estimates import Flags, linear, share, undefined
+from robustboard.runners.estimates import NO_IMAGES, Flags, linear, normal, share, undefined
 from robustboard.runners.predictions import SampleStatus
 from robustboard.runners.record import Score
 
@@ -35,14 +35,31 @@ PERCENTILES = (2.5, 97.5)
 
 
 def generation_scores(setting: GeneratedSetting, columns: Columns) -> list[Score]:
-    """Each oracle's own accuracy, then all scores of each pair of generator and oracle."""
-    found = [
-        share("oracle_accuracy", oracle_name(oracle), columns.right[oracle_name(oracle)])
-        for oracle in setting.oracles
-    ]
+    """What oracles and generators do with the images as they are, then all scores of each pair of them."""
+    found = []
+    for oracle in setting.oracles:
+        name = oracle_name(oracle)
+        found += [share("oracle_accuracy", name, columns.right[name]), _calibration(name, columns)]
+    for use in setting.generators:
+        name = reconstruction_name(use.generator)
+        moved = columns.values("distance", name).astype(np.float64)
+        found += [
+            share("reconstruction_accuracy", name, columns.right[name]),
+            linear("l2_distance", name, moved),
+        ]
     for use, oracle in setting.pairs:
-        found += _pair_scores(pair_name(use.generator, oracle), columns)
+        found += _pair_scores(pair_name(use.generator, oracle), reconstruction_name(use.generator), columns)
     return found
+
+
+def _calibration(name: str, columns: Columns) -> Score:
+    """The gap of an oracle's confidence and accuracy; an ensemble's confidence is the share of its votes."""
+    right, confidence = columns.right[name], columns.values("confidence", name).astype(np.float64)
+    metric = "expected_calibration_error"
+    if right.size == 0:
+        return undefined(metric, name, 0, NO_IMAGES)
+    gap = calibration.expected_calibration_error(confidence, right)
+    return normal(metric, name, gap, error=None, n=right.size)
 
 
 def accepted_images(columns: Columns, pair: str) -> Flags:
@@ -51,18 +68,21 @@ def accepted_images(columns: Columns, pair: str) -> Flags:
     return taken & columns.right[verdict_name(pair)]
 
 
-def _pair_scores(pair: str, columns: Columns) -> list[Score]:
+def _pair_scores(pair: str, reconstruction: str, columns: Columns) -> list[Score]:
     clean, right, status = columns.right[CLEAN], columns.right[pair], columns.status[pair]
     taken = status == ACCEPTED
     accepted = accepted_images(columns, pair)
     rejected = np.isin(status, ("rejected-at-0", "source-rejected"))
     steps = columns.values("group", pair).astype(np.float64)
+    rebuilt = columns.right[reconstruction]
     return [
         _ratio("fmr", pair, (right, accepted), (clean, np.ones_like(clean))),
         share("perturbed_accuracy", pair, right[accepted], NONE_ACCEPTED),
         share("validation_rate", pair, accepted),
         _ratio("fmr_matched", pair, (right, accepted), (clean, accepted)),
+        _ratio("fmr_net", pair, (right, accepted), (rebuilt, accepted), "reconstructions"),
         share("accepted_clean_accuracy", pair, clean[accepted], NONE_ACCEPTED),
+        share("accepted_reconstruction_accuracy", pair, rebuilt[accepted], NONE_ACCEPTED),
         share("perturbed_accuracy_unrejected", pair, right[~rejected], "every image was rejected"),
         share("perturbed_accuracy_all", pair, right),
         _mean("accepted_steps", pair, steps[accepted]),
@@ -114,17 +134,24 @@ def _mean(metric: str, condition: str, values: npt.NDArray[np.float64]) -> Score
     )
 
 
-def _ratio(metric: str, condition: str, upper: tuple[Flags, Flags], lower: tuple[Flags, Flags]) -> Score:
+def _ratio(
+    metric: str,
+    condition: str,
+    upper: tuple[Flags, Flags],
+    lower: tuple[Flags, Flags],
+    below: str = "originals",
+) -> Score:
     """100 times one share over another; each is (flags, the images that count), all (n,) of the same images.
 
-    Undefined where no image of the upper share counts, or where the lower share is 0.
+    Undefined where no image of the upper share counts, or where the lower share is 0; `below` names the
+    images of the lower one.
     """
     (top, chosen), (bottom, over) = upper, lower
     n = int(np.count_nonzero(chosen))
     if n == 0:
         return undefined(metric, condition, 0, NONE_ACCEPTED)
     if not np.any(bottom & over):
-        return undefined(metric, condition, n, "the model classifies none of the originals right")
+        return undefined(metric, condition, n, f"the model classifies none of the {below} right")
     sums = np.stack([top & chosen, chosen, bottom & over, over]).astype(np.float64)
     value = float(_quotient(sums.sum(axis=1)[:, None])[0])
     drawn = np.concatenate([_quotient(part) for part in _resampled(sums)])

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
 import torch
-from diffusers import AutoPipelineForImage2Image, DDPMScheduler, UNet2DModel, VQModel
+from diffusers import (
+    AutoencoderKL,
+    AutoPipelineForImage2Image,
+    DDPMScheduler,
+    DiTTransformer2DModel,
+    UNet2DModel,
+    VQModel,
+)
 from torch import Tensor
-from torch.nn import functional
 
 from robustboard import jsons
 from robustboard.benchmarks.oracle_loop import Generator, Origin
 from robustboard.errors import CellError, LockError
 from robustboard.registry.generators import (
+    Denoising,
     Diffusion,
     Floor,
     GeneratorEntry,
     HubFolder,
+    LatentDiffusion,
+    SparseLatents,
     TextEdit,
     TrainedUnet,
     TrainedVq,
@@ -29,40 +36,14 @@ from robustboard.registry.generators import (
 )
 from robustboard.registry.labels import LabelSpace
 from robustboard.runners.components import Component, Made, Material, Setup, trained_component
+from robustboard.runners.denoising import DiffusionGenerator, LatentDenoiser, PixelDenoiser
+from robustboard.runners.framing import SYMMETRIC, fitted, restored
 from robustboard.runners.generator_training import train_unet, train_vq
 from robustboard.runners.identity import files_digest
 from robustboard.runners.tensors import first_line
 from robustboard.runners.transformations import CHANGES
 
-SYMMETRIC = (-1.0, 1.0)
-"""Pixel range of diffusers' networks."""
 UNIT = (0.0, 1.0)
-GREY = 1
-
-
-def fitted(images: Tensor, size: int, channels: int) -> Tensor:
-    """Images at another size (bilinear) and number of channels; left alone where both are right."""
-    if images.shape[1] != channels:
-        images = images.mean(1, keepdim=True) if channels == GREY else images.expand(-1, channels, -1, -1)
-    if images.shape[2:] != (size, size):
-        images = functional.interpolate(images, size=(size, size), mode="bilinear", antialias=True)
-    return images
-
-
-def _back(images: Tensor, origin: Origin) -> Tensor:
-    """Images at the size and channels of the originals."""
-    _, channels, height, width = origin.images.shape
-    if images.shape[1] != channels:
-        images = images.mean(1, keepdim=True) if channels == GREY else images.expand(-1, channels, -1, -1)
-    if images.shape[2:] != (height, width):
-        images = functional.interpolate(images, size=(height, width), mode="bilinear", antialias=True)
-    return images
-
-
-def _normal(origin: Origin, purpose: str, shape: Sequence[int]) -> Tensor:
-    """Standard normal numbers (n, *shape), each image's from its own generator."""
-    drawn = [each.standard_normal(tuple(shape), np.float32) for each in origin.draws.generators(purpose)]
-    return torch.from_numpy(np.stack(drawn)).to(origin.images.device)
 
 
 @dataclass(frozen=True)
@@ -85,68 +66,7 @@ class VqGenerator:
     def decode(self, latents: Tensor, origin: Origin) -> Tensor:
         """Images from the decoder; gradients pass the codebook straight through."""
         decoded = self.model.decode(latents, force_not_quantize=not self.quantised).sample
-        return _back((decoded + 1) / 2, origin)
-
-
-@dataclass(frozen=True)
-class DiffusionGenerator:
-    """Partial noise-and-denoise with a network that foretells noise (Ho et al. 2020, Song et al. 2021)."""
-
-    model: Any
-    alphas: Tensor
-    """(T,) cumulative products of the noise schedule."""
-    method: Diffusion
-    image_range: tuple[float, float] = SYMMETRIC
-
-    @property
-    def differentiable(self) -> bool:
-        """DDIM's way back has no randomness, so gradients run through it; DDPM's is a random proposal."""
-        return self.method.sampler == "ddim"
-
-    @property
-    def _times(self) -> list[int]:
-        """Schedule steps from the noise's level down, `steps` of them, evenly spread."""
-        start = max(1, round(float(self.method.strength) * len(self.alphas))) - 1
-        return [round(float(each)) for each in np.linspace(start, 0, self.method.steps + 1)[:-1]]
-
-    def encode(self, origin: Origin) -> Tensor:
-        """DDIM: the images noised to `strength`, each with its own noise; DDPM: the images themselves."""
-        images = 2 * fitted(origin.images, self.method.size, self.method.channels) - 1
-        if not self.differentiable:
-            return images
-        return self._noised(images, _normal(origin, "noise", images.shape[1:]))
-
-    def decode(self, latents: Tensor, origin: Origin) -> Tensor:
-        """DDIM: denoised images; DDPM: the latents are images already."""
-        images = self._denoised(latents, origin, None) if self.differentiable else latents
-        return _back((images + 1) / 2, origin)
-
-    def propose(self, latents: Tensor, origin: Origin, step: int) -> Tensor:
-        """The images noised afresh and denoised with noise of DDPM's own."""
-        noisy = self._noised(latents, _normal(origin, f"noise {step}", latents.shape[1:]))
-        return self._denoised(noisy, origin, step).clamp(-1, 1)
-
-    def _noised(self, images: Tensor, noise: Tensor) -> Tensor:
-        kept = self.alphas[self._times[0]]
-        return kept.sqrt() * images + (1 - kept).sqrt() * noise
-
-    def _denoised(self, latents: Tensor, origin: Origin, proposal: int | None) -> Tensor:
-        """From noised images back; with fresh noise at each step when it is a proposal (eta = 1)."""
-        times = self._times
-        labels = origin.labels if self.method.conditional else None
-        for place, when in enumerate(times):
-            kept = self.alphas[when]
-            after = self.alphas[times[place + 1]] if place + 1 < len(times) else torch.ones_like(kept)
-            noise = self.model(latents, when, class_labels=labels).sample
-            clean = ((latents - (1 - kept).sqrt() * noise) / kept.sqrt()).clamp(-1, 1)
-            spread = torch.zeros_like(kept)
-            if proposal is not None:
-                spread = (((1 - after) / (1 - kept)) * (1 - kept / after)).clamp_min(0).sqrt()
-            noise = (latents - kept.sqrt() * clean) / (1 - kept).sqrt()
-            latents = after.sqrt() * clean + (1 - after - spread.square()).clamp_min(0).sqrt() * noise
-            if proposal is not None and place + 1 < len(times):
-                latents = latents + spread * _normal(origin, f"step {proposal} {place}", latents.shape[1:])
-        return latents
+        return restored((decoded + 1) / 2, origin)
 
 
 @dataclass(frozen=True)
@@ -165,7 +85,7 @@ class TextEditGenerator:
 
     def decode(self, latents: Tensor, origin: Origin) -> Tensor:
         """The edited images at the originals' size."""
-        return _back(latents, origin)
+        return restored(latents, origin)
 
     def propose(self, latents: Tensor, origin: Origin, step: int) -> Tensor:
         """Edits of the images by one drawn prompt each."""
@@ -222,6 +142,8 @@ class LoadedGenerator:
     identity: str
     """64 hex digits over weights, settings and the library behind them: equal identity, equal images."""
     generator: Generator
+    mask: Tensor | None = None
+    """Of a sparse generator: a latent's shape, 1 where it may move and 0 elsewhere."""
 
 
 def load_generator(entry: GeneratorEntry, setup: Setup, space: LabelSpace | None = None) -> LoadedGenerator:
@@ -233,23 +155,36 @@ def load_generator(entry: GeneratorEntry, setup: Setup, space: LabelSpace | None
     told: dict[str, object] = {"method": method.model_dump(mode="json")}
     if isinstance(method, Floor):
         return LoadedGenerator(entry, jsons.digest("robustboard.generator/1", told), FloorGenerator(method))
+    if isinstance(method, SparseLatents):
+        return _sparse(entry, method, setup, space)
     component = _component(entry, setup)
     told |= {"weights": component.sha256, "diffusers": metadata.version("diffusers")}
     if isinstance(method, VqAscent):
-        model = _frozen(VQModel, component, setup)
+        model = _frozen(VQModel, component, setup, _config_folder(method))
         found: Generator = VqGenerator(model, method.size, method.channels, method.quantised)
-    elif isinstance(method, Diffusion):
+    elif isinstance(method, Denoising):
         found = _diffusion(method, component, setup)
     else:
         found = TextEditGenerator(_pipeline(component), method, space)
     return LoadedGenerator(entry, jsons.digest("robustboard.generator/1", told), found)
 
 
+def _sparse(
+    entry: GeneratorEntry, method: SparseLatents, setup: Setup, space: LabelSpace | None
+) -> LoadedGenerator:
+    """The whole generator with its mask, fitted now where it is not stored yet."""
+    from robustboard.runners.sparse_masks import sparse_mask  # noqa: PLC0415 - scikit-learn takes a second
+
+    whole = load_generator(setup.catalog.generator(method.generator), setup, space)
+    mask, sha256 = sparse_mask(method, whole.generator, whole.identity, setup)
+    told = {"generator": whole.identity, "mask": sha256}
+    return LoadedGenerator(entry, jsons.digest("robustboard.generator/1", told), whole.generator, mask)
+
+
 def _component(entry: GeneratorEntry, setup: Setup) -> Component:
-    method = entry.method
-    if isinstance(method, Floor) or isinstance(method.source, HubFolder):
+    method, source = entry.method, entry.source
+    if not isinstance(method, VqAscent | Diffusion) or not isinstance(source, TrainedVq | TrainedUnet):
         return _fetched(entry, setup)
-    source = method.source
     recipe = {
         "source": source.model_dump(mode="json"),
         "size": method.size,
@@ -278,27 +213,38 @@ def _fetched(entry: GeneratorEntry, setup: Setup) -> Component:
     return Component(fetch_generator(entry, locked, setup.workspace), files_digest(locked))
 
 
-def _frozen(kind: Any, component: Component, setup: Setup) -> Any:  # noqa: ANN401 - diffusers has no types
+def _config_folder(method: VqAscent) -> str:
+    """Where in its repository a VQModel lies that is one of several parts: the folder of its config.json."""
+    files = method.source.files if isinstance(method.source, HubFolder) else ()
+    return next((name.removesuffix("config.json") for name in files if name.endswith("/config.json")), "")
+
+
+def _frozen(kind: Any, component: Component, setup: Setup, part: str = "") -> Any:  # noqa: ANN401 - diffusers has no types
     """A diffusers network from safetensors in a folder; only gradients of its inputs are ever taken."""
     try:
-        model = kind.from_pretrained(component.folder, use_safetensors=True, low_cpu_mem_usage=False)
+        model = kind.from_pretrained(component.folder / part, use_safetensors=True, low_cpu_mem_usage=False)
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, AttributeError) as error:
         raise CellError("load", f"diffusers cannot load it: {first_line(error)}") from error
     return model.eval().requires_grad_(requires_grad=False).to(setup.device)
 
 
-def _diffusion(method: Diffusion, component: Component, setup: Setup) -> DiffusionGenerator:
-    kind: Any = DDPMScheduler
-    scheduler = kind.from_pretrained(component.folder)
+def _diffusion(method: Denoising, component: Component, setup: Setup) -> DiffusionGenerator:
+    latent, kind = isinstance(method, LatentDiffusion), cast("Any", DDPMScheduler)
+    scheduler = kind.from_pretrained(component.folder / ("scheduler" if latent else ""))
     if scheduler.config.prediction_type != "epsilon":
         raise CellError(
             "load", f"expected a network that foretells noise, got {scheduler.config.prediction_type}"
         )
-    model = _frozen(UNet2DModel, component, setup)
-    classes = model.config.num_class_embeds is not None
+    network: PixelDenoiser | LatentDenoiser
+    if latent:
+        model = _frozen(DiTTransformer2DModel, component, setup, "transformer")
+        network, classes = LatentDenoiser(model, _frozen(AutoencoderKL, component, setup, "vae")), True
+    else:
+        model = _frozen(UNet2DModel, component, setup)
+        network, classes = PixelDenoiser(model), model.config.num_class_embeds is not None
     if classes != method.conditional:
         raise CellError("load", f"expected conditional: {str(classes).lower()}, as the network is made")
-    return DiffusionGenerator(model, scheduler.alphas_cumprod.to(setup.device), method)
+    return DiffusionGenerator(network, scheduler.alphas_cumprod.to(setup.device), method)
 
 
 def _pipeline(component: Component) -> Any:  # noqa: ANN401 - diffusers has no types

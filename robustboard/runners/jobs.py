@@ -99,9 +99,11 @@ class Job:
         if not isinstance(setting, GeneratedSetting):
             return None
         space = session.catalog.dataset(self.cell.dataset).label_space
+        made = {use.generator: session.generator(use.generator, space) for use in setting.generators}
         return Cast(
-            {use.generator: session.generator(use.generator, space).generator for use in setting.generators},
+            {name: each.generator for name, each in made.items()},
             {name: session.oracle(name) for name in setting.oracles},
+            {name: each.mask for name, each in made.items() if each.mask is not None},
         )
 
     @cached_property

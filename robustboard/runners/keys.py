@@ -19,7 +19,7 @@ from robustboard.benchmarks.entries import (
 )
 from robustboard.errors import UserError
 from robustboard.registry.catalog import Catalog
-from robustboard.registry.oracles import EnsembleJudge
+from robustboard.registry.generators import SparseLatents
 from robustboard.runners import identity
 from robustboard.runners.record import CODE_VERSION, RunKey, Subset
 
@@ -86,7 +86,7 @@ class Keys:
             raise UserError(f"benchmark {benchmark} has no setting for dataset {dataset}")
         found = protocol_digest(self.benchmarks[benchmark], setting)
         if isinstance(setting, GeneratedSetting):
-            return jsons.digest("robustboard.generated/1", [found, *self._cast(setting)])
+            return jsons.digest("robustboard.generated/2", [found, *self._cast(setting)])
         if setting.companion is None:
             return found
         companion, labels = self._dataset(setting.companion)
@@ -95,12 +95,21 @@ class Keys:
     def _cast(self, setting: GeneratedSetting) -> Iterator[object]:
         """What the entries of generators and oracles say that shapes images and verdicts."""
         for use in setting.generators:
-            yield self.catalog.generator(use.generator).method.model_dump(mode="json")
+            yield from self._generator(use.generator)
         for name in setting.oracles:
-            judge = self.catalog.oracle(name).judge
-            yield judge.model_dump(mode="json")
-            for member in judge.members if isinstance(judge, EnsembleJudge) else ():
-                yield self.catalog.oracle(member).judge.model_dump(mode="json")
+            yield from self._oracle(name)
+
+    def _generator(self, name: str) -> Iterator[object]:
+        method = self.catalog.generator(name).method
+        yield method.model_dump(mode="json")
+        if isinstance(method, SparseLatents):
+            yield from self._generator(method.generator)
+            yield self._model(method.mask.model)[0]
+            yield from self._oracle(method.mask.oracle)
+
+    def _oracle(self, name: str) -> Iterator[object]:
+        for part in self.catalog.oracle_parts(name):
+            yield part.judge.model_dump(mode="json")
 
     def images(self, cell: Cell) -> int:
         """Images that a cell measures: those of its dataset, and those out of distribution beside them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from robustboard import durable, jsons
+from robustboard import jsons
 from robustboard.benchmarks.attacks.model import Model
+from robustboard.benchmarks.calibration import brier_score, expected_calibration_error
 from robustboard.benchmarks.oracle_loop import NO_VERDICT, OracleAnswer
-from robustboard.errors import CellError, StoreError
+from robustboard.errors import CellError
 from robustboard.registry.entries import InputSpec
 from robustboard.registry.labels import LabelSpace
 from robustboard.registry.oracles import (
@@ -22,17 +24,19 @@ from robustboard.registry.oracles import (
     EnsembleJudge,
     ModelClip,
     OracleEntry,
+    ProbeJudge,
     TrainedClip,
     ZeroShotJudge,
 )
 from robustboard.runners import identity
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.clip_training import train_clip
+from robustboard.runners.competence import Competence, keep_competence, read_competence
 from robustboard.runners.components import Component, Setup, trained_component
 from robustboard.runners.loaders import load_classifier
 from robustboard.runners.samples import Samples
 from robustboard.runners.weights import locate_weights
-from robustboard.runners.zeroshot import class_prompts, zero_shot_classifier
+from robustboard.runners.zeroshot import class_prompts, load_towers, zero_shot_classifier
 from robustboard.workspace import Workspace
 
 AT_ONCE = 1000
@@ -53,30 +57,23 @@ class Oracle:
 
     def judge(self, images: Tensor) -> OracleAnswer:
         """What it says of (n, c, h, w) float32 images in [0, 1], each preprocessed as a member wants it."""
-        shares = [
+        return self.answer(self.shares(images))
+
+    def shares(self, images: Tensor) -> npt.NDArray[np.float64]:
+        """(n, classes) softmax shares of images as in `judge`; of an ensemble the shares of its votes."""
+        found = [
             torch.softmax(member.logits(images.to(self.device)).double(), dim=1).cpu().numpy()
             for member in self.members.values()
         ]
         if not isinstance(self.entry.judge, EnsembleJudge):
-            return _alone(shares[0])
-        return vote(np.stack([each.argmax(1) for each in shares]), shares[0].shape[1], self.entry.judge.rule)
+            return np.asarray(found[0])
+        return shares_of_votes(np.stack([each.argmax(1) for each in found]), found[0].shape[1])
 
-    def votes(self, images: Tensor) -> dict[str, npt.NDArray[np.int64]]:
-        """Member → its classes (n,)."""
-        return {
-            name: member.logits(images.to(self.device)).argmax(1).cpu().numpy()
-            for name, member in self.members.items()
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Competence:
-    """How an oracle did on a dataset's own images."""
-
-    accuracy: float
-    n: int
-    demanded: float
-    passed: bool
+    def answer(self, shares: npt.NDArray[np.float64]) -> OracleAnswer:
+        """What it says of images whose `shares` are known."""
+        if not isinstance(self.entry.judge, EnsembleJudge):
+            return _alone(shares)
+        return verdict(shares, self.entry.judge.rule)
 
 
 def _alone(shares: npt.NDArray[np.float64]) -> OracleAnswer:
@@ -88,23 +85,23 @@ def _alone(shares: npt.NDArray[np.float64]) -> OracleAnswer:
     )
 
 
-def vote(choices: npt.NDArray[np.int64], classes: int, rule: str) -> OracleAnswer:
-    """The verdict of several members on n images.
+def shares_of_votes(choices: npt.NDArray[np.int64], classes: int) -> npt.NDArray[np.float64]:
+    """(n, classes) share of the members that chose each class, from their choices (members, n)."""
+    return np.stack([(choices == each).mean(0) for each in range(classes)], axis=1)
 
-    Args:
-        choices: (members, n) classes.
-        classes: Number of classes.
-        rule: majority: most votes, no verdict (-1) where two classes share the top; all-agree: no verdict
-            unless every member says the same.
+
+def verdict(shares: npt.NDArray[np.float64], rule: str) -> OracleAnswer:
+    """What an ensemble says, from the shares of its votes (n, classes).
+
+    majority: the class with most votes, no verdict (-1) where two classes share the top. all-agree: no
+    verdict unless every member says the same.
     """
-    members, count = choices.shape
-    counts = np.stack([(choices == each).sum(0) for each in range(classes)], axis=1)
-    top = np.sort(counts, axis=1)[:, ::-1]
-    second = top[:, 1] if classes > 1 else np.zeros(count, np.int64)
-    clear = top[:, 0] == members if rule == "all-agree" else top[:, 0] > second
-    predicted = np.where(clear, counts.argmax(1), NO_VERDICT).astype(np.int64)
-    confidence = np.where(clear, top[:, 0] / members, 0.0).astype(np.float32)
-    return OracleAnswer(predicted, confidence, ((top[:, 0] - second) / members).astype(np.float32))
+    top = np.sort(shares, axis=1)[:, ::-1]
+    second = top[:, 1] if shares.shape[1] > 1 else np.zeros(len(shares))
+    clear = top[:, 0] == 1 if rule == "all-agree" else top[:, 0] > second
+    predicted = np.where(clear, shares.argmax(1), NO_VERDICT).astype(np.int64)
+    confidence = np.where(clear, top[:, 0], 0.0).astype(np.float32)
+    return OracleAnswer(predicted, confidence, (top[:, 0] - second).astype(np.float32))
 
 
 def load_oracle(entry: OracleEntry, setup: Setup) -> Oracle:
@@ -124,6 +121,8 @@ def load_oracle(entry: OracleEntry, setup: Setup) -> Oracle:
     space = setup.catalog.label_space(entry.label_space)
     if isinstance(entry.judge, ClassifierJudge):
         classifier, told = _load_classifier(entry.judge.model, space, setup)
+    elif isinstance(entry.judge, ProbeJudge):
+        classifier, told = _load_probe(entry.judge, setup)
     else:
         classifier, told = _load_zero_shot(entry, entry.judge, space, setup)
     told["labels"] = identity.labels_digest(space)
@@ -147,10 +146,34 @@ def _load_zero_shot(
 ) -> tuple[Classifier, dict[str, object]]:
     """The classifier, and everything that shapes its answers."""
     prompts = oracle_prompts(judge, space)
-    told: dict[str, object] = {
-        "prompts": [[key, list(texts)] for key, texts in prompts.items()],
-        "input": judge.input.model_dump(mode="json"),
-    }
+    folder, told = _towers(judge, setup)
+    told["prompts"] = [[key, list(texts)] for key, texts in prompts.items()]
+    return zero_shot_classifier(entry.id, folder, prompts, judge.input), told
+
+
+def _load_probe(judge: ProbeJudge, setup: Setup) -> tuple[Classifier, dict[str, object]]:
+    """The classifier of a linear probe, trained now where it is not stored yet."""
+    from robustboard.runners.probes import probe_classifier, train_probe  # noqa: PLC0415 - scikit-learn
+
+    base = setup.catalog.oracle(judge.features).judge
+    if not isinstance(base, ZeroShotJudge):
+        raise CellError("load", f"expected a zero-shot oracle with features, got {judge.features}")
+    folder, told = _towers(base, setup)
+    model, _ = load_towers(judge.features, folder, base.input)
+    component = trained_component(
+        {"probe": judge.recipe.model_dump(mode="json"), "features": told},
+        judge.recipe.dataset,
+        judge.recipe.images,
+        lambda material: train_probe(model, judge.recipe, base.input, material),
+        setup,
+    )
+    told["probe"] = component.sha256
+    return probe_classifier(model, component, base.input), told
+
+
+def _towers(judge: ZeroShotJudge, setup: Setup) -> tuple[Path, dict[str, object]]:
+    """The folder of a zero-shot oracle's model, and what shapes its embeddings."""
+    told: dict[str, object] = {"input": judge.input.model_dump(mode="json")}
     if isinstance(judge.weights, ModelClip):
         model = setup.catalog.model(judge.weights.model)
         weights = locate_weights(model, workspace=setup.workspace, lock=setup.lock, train=False)
@@ -162,7 +185,7 @@ def _load_zero_shot(
         component = _trained_clip(judge.weights, judge.input, setup)
         folder, told["weights"] = component.folder, component.sha256
         told["architecture"] = judge.weights.network.model_dump(mode="json")
-    return zero_shot_classifier(entry.id, folder, prompts, judge.input), told
+    return folder, told
 
 
 def _trained_clip(source: TrainedClip, spec: InputSpec, setup: Setup) -> Component:
@@ -188,22 +211,35 @@ def oracle_prompts(judge: ZeroShotJudge, space: LabelSpace) -> dict[str, tuple[s
 
 
 def gate(oracle: Oracle, samples: Samples, dataset: str) -> Competence:
-    """Measure an oracle on a dataset's own images, against what its entry demands there.
+    """Measure an oracle on a dataset's own images.
 
     Raises CellError (incompetent) where the entry does not offer to judge this dataset.
     """
-    demand = oracle.entry.competence_on(dataset)
-    if demand is None:
+    if oracle.entry.competence_on(dataset) is None:
         offered = ", ".join(each.dataset for each in oracle.entry.competence)
         raise CellError("incompetent", f"oracle {oracle.entry.id} judges {offered}, not {dataset}")
-    right = 0
+    confidence, right, of_label, squares = [], [], [], []
     for start in range(0, len(samples.ids), AT_ONCE):
         rows = range(start, min(start + AT_ONCE, len(samples.ids)))
-        answer = oracle.judge(torch.from_numpy(np.array(samples.pixels(rows), np.float32)))
-        right += int((answer.predicted == samples.labels[rows.start : rows.stop]).sum())
-    accuracy = right / len(samples.ids)
-    wanted = float(demand.accuracy)
-    return Competence(accuracy, len(samples.ids), wanted, passed=accuracy >= wanted)
+        shares = oracle.shares(torch.from_numpy(np.array(samples.pixels(rows), np.float32)))
+        labels = samples.labels[rows.start : rows.stop]
+        answer = oracle.answer(shares)
+        confidence.append(answer.confidence)
+        right.append(answer.predicted == labels)
+        of_label.append(shares[np.arange(len(rows)), labels])
+        squares.append((shares**2).sum(1))
+    hits = np.concatenate(right)
+    log_share = np.log(np.maximum(np.concatenate(of_label), np.finfo(np.float64).tiny))
+    return Competence(
+        oracle=oracle.entry.id,
+        identity=oracle.identity,
+        dataset=dataset,
+        fingerprint=samples.fingerprint,
+        images=len(hits),
+        right=int(hits.sum()),
+        expected_calibration_error=expected_calibration_error(np.concatenate(confidence), hits),
+        brier_score=max(brier_score(log_share, np.concatenate(squares)), 0.0),
+    )
 
 
 def need_competent(oracle: Oracle, samples: Samples, dataset: str, workspace: Workspace) -> Competence:
@@ -212,33 +248,17 @@ def need_competent(oracle: Oracle, samples: Samples, dataset: str, workspace: Wo
     Raises CellError (incompetent) with the measured accuracy where it is below what is demanded.
     """
     demand = oracle.entry.competence_on(dataset)
-    key = jsons.digest("robustboard.competence/1", [oracle.identity, samples.fingerprint])
-    path = workspace.runs / "competence" / f"{key}.json"
-    found = _kept(path, workspace) if demand is not None else None
+    found = None
+    if demand is not None:
+        found = read_competence(workspace, oracle.identity, samples.fingerprint)
     if demand is None or found is None:
         found = gate(oracle, samples, dataset)
-        durable.make_folder(path.parent)
-        durable.write(path, jsons.canonical({"accuracy": found.accuracy, "images": found.n}))
-    else:
-        wanted = float(demand.accuracy)
-        found = Competence(found.accuracy, found.n, wanted, passed=found.accuracy >= wanted)
-    if not found.passed:
+        keep_competence(workspace, found)
+    if demand is not None and Fraction(found.right, found.images) < demand.accuracy:
         raise CellError(
             "incompetent",
-            f"oracle {oracle.entry.id} classifies {100 * found.accuracy:.1f} % of the {found.n} images of"
-            f" {dataset} right, below the {100 * found.demanded:g} % that its entry demands: it judges none",
+            f"oracle {oracle.entry.id} classifies {100 * found.accuracy:.1f} % of the {found.images} images"
+            f" of {dataset} right, below the {100 * float(demand.accuracy):g} % that its entry demands:"
+            " it judges none",
         )
     return found
-
-
-def _kept(path: Path, workspace: Workspace) -> Competence | None:
-    """What was measured before; the demand is filled in by the caller."""
-    if not path.is_file():
-        return None
-    name = workspace.show(path)
-    found = jsons.strict(path.read_bytes(), name)
-    accuracy = found.get("accuracy") if isinstance(found, dict) else None
-    images = found.get("images") if isinstance(found, dict) else None
-    if not isinstance(accuracy, float | int) or not isinstance(images, int):
-        raise StoreError(f"{name}: damaged: delete it to measure again")
-    return Competence(float(accuracy), images, 1.0, passed=False)

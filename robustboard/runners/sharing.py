@@ -9,7 +9,14 @@ from typing import Literal
 from robustboard.benchmarks.entries import GeneratedSetting, Scope
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import HubWeights, ModelEntry
-from robustboard.registry.oracles import ClassifierJudge, EnsembleJudge, ModelClip, OracleEntry, TrainedClip
+from robustboard.registry.oracles import (
+    ClassifierJudge,
+    EnsembleJudge,
+    ModelClip,
+    OracleEntry,
+    ProbeJudge,
+    TrainedClip,
+)
 from robustboard.runners.record import FlagName, SanityFlag
 
 PREFIX = "shared with oracle "
@@ -27,7 +34,7 @@ class Shared:
 
 
 def shared(model: ModelEntry, oracle: OracleEntry, catalog: Catalog) -> tuple[Shared, ...]:
-    """What a model shares with an oracle, or with one of an ensemble's members, by their entries.
+    """What a model shares with an oracle, or with one that the oracle is made of, by their entries.
 
     weights: the same model entry, the model that it was made from, or the same repository and commit.
     data: a training set of both.
@@ -38,11 +45,13 @@ def shared(model: ModelEntry, oracle: OracleEntry, catalog: Catalog) -> tuple[Sh
 def _shared(model: ModelEntry, oracle: OracleEntry, name: str, catalog: Catalog) -> Iterator[Shared]:
     judge = oracle.judge
     who = oracle.id if oracle.id == name else f"{oracle.id} of {name}"
+    for part in oracle.made_of:
+        yield from _shared(model, catalog.oracle(part), name, catalog)
     if isinstance(judge, EnsembleJudge):
-        for member in judge.members:
-            yield from _shared(model, catalog.oracle(member), name, catalog)
         return
-    if not isinstance(judge, ClassifierJudge) and isinstance(judge.weights, TrainedClip):
+    if isinstance(judge, ProbeJudge):
+        seen = {judge.recipe.dataset}
+    elif not isinstance(judge, ClassifierJudge) and isinstance(judge.weights, TrainedClip):
         seen = {judge.weights.recipe.dataset}
     else:
         other = judge.model if isinstance(judge, ClassifierJudge) else _model_of(judge.weights)

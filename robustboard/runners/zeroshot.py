@@ -62,6 +62,17 @@ def zero_shot_classifier(
     name: str, folder: Path, prompts: dict[str, tuple[str, ...]], spec: InputSpec
 ) -> Classifier:
     """The classifier of the prompts of each class, in their order, from a folder for open_clip."""
+    model, tokenizer = load_towers(name, folder, spec)
+    embeddings = class_embeddings(model, tokenizer, prompts)
+    return Classifier(ZeroShotNetwork(model, embeddings), spec, len(prompts))
+
+
+def load_towers(name: str, folder: Path, spec: InputSpec) -> tuple[nn.Module, Any]:
+    """The model of a folder for open_clip, in evaluation mode, and its tokenizer.
+
+    Raises CellError (load, extra-missing, non-finite); load too where it takes images of another size than
+    `spec` says.
+    """
     _check_folder(folder)
     place = f"local-dir:{folder}"
     try:
@@ -74,8 +85,7 @@ def zero_shot_classifier(
         raise CellError("load", f"open_clip cannot load {name}: {first_line(error)}") from error
     model.eval()
     _check_input(spec, model)
-    embeddings = class_embeddings(model, tokenizer, prompts)
-    return Classifier(ZeroShotNetwork(model, embeddings), spec, len(prompts))
+    return model, tokenizer
 
 
 def class_prompts(templates: Sequence[str], space: LabelSpace) -> dict[str, tuple[str, ...]]:

@@ -91,6 +91,7 @@ def table() -> PredictionTable:
         )
 
     parts = [rows("clean", labels), rows("oracle clip", labels), rows("oracle net", [0, 0, 1, 1, 1, 0])]
+    parts += [rows("reconstruction by vq", labels), rows("reconstruction by floor", labels)]
     for pair in ("vq by clip", "vq by net", "floor by clip", "floor by net"):
         parts += [replace_columns(rows(pair, labels), status, ["1"] * 6), rows(f"verdict of {pair}", labels)]
     return PredictionTable.concat(parts)

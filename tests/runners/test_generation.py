@@ -89,12 +89,33 @@ def test_rows_are_those_that_the_protocol_names(
 ) -> None:
     table = measured(standard_net, robust_net, few, run_key)
     assert table.conditions() == list(conditions(PROCEDURE, SETTING))
-    assert table.conditions() == ["clean", "oracle judge", PAIR, f"verdict of {PAIR}"]
+    names = ["clean", "oracle judge", "reconstruction by floor", PAIR, f"verdict of {PAIR}"]
+    assert table.conditions() == names
     made = table.only(PAIR)
     accepted = made.column("status") == "accepted"
     assert accepted.any()
     assert (made.column("group")[accepted].astype(int) > 0).all()
     assert (made.column("distance")[accepted] > 0).all()
+
+
+def test_a_generator_that_changes_nothing_by_itself_costs_no_accuracy(
+    standard_net: nn.Module, robust_net: nn.Module, few: Labelled, run_key: RunKey
+) -> None:
+    """Transformations start as they are; to 8 bits the digits, multiples of 1/16, move by at most 1/510."""
+    table = measured(standard_net, robust_net, few, run_key)
+    alone = table.only("reconstruction by floor")
+    assert np.array_equal(alone.column("predicted"), table.only("clean").column("predicted"))
+    assert (alone.column("distance") <= 8 / 510).all()
+
+
+def test_an_oracles_rows_tell_its_margin(
+    standard_net: nn.Module, robust_net: nn.Module, few: Labelled, run_key: RunKey
+) -> None:
+    table = measured(standard_net, robust_net, few, run_key)
+    shares = torch.softmax(Model(robust_net).logits(torch.from_numpy(few[0])).double(), 1)
+    first, second = shares.topk(2).values.unbind(1)
+    told = table.only("oracle judge").column("group").astype(float)
+    assert told == pytest.approx((first - second).numpy(), abs=1e-5)
 
 
 def test_model_and_oracle_judge_the_images_that_8_bit_files_hold(

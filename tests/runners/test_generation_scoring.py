@@ -28,6 +28,7 @@ def scored(
     verdict: Sequence[int],
     status: Sequence[SampleStatus],
     labels: Sequence[int],
+    rebuilt: Sequence[int] | None = None,
     steps: int = 2,
 ) -> Mapping[str, Score]:
     """`metric@condition` → score, from predicted classes."""
@@ -51,6 +52,7 @@ def scored(
         [
             rows("clean", clean),
             rows("oracle clip", labels),
+            rows("reconstruction by vq", clean if rebuilt is None else rebuilt),
             replace_columns(rows(PAIR, after), status, [str(steps)] * len(ids)),
             rows(f"verdict of {PAIR}", verdict),
         ]
@@ -83,6 +85,8 @@ def test_the_toy_of_the_definition() -> None:
         status=status,
     )
     assert found["clean_accuracy@clean"].value == pytest.approx(0.8)
+    # The oracle is right on all 10, and sure of each.
+    assert found["expected_calibration_error@oracle clip"].value == 0
     assert found[f"perturbed_accuracy@{PAIR}"].value == pytest.approx(0.5)
     assert found[f"validation_rate@{PAIR}"].value == pytest.approx(0.6)
     fmr = found[f"fmr@{PAIR}"]
@@ -97,6 +101,28 @@ def test_the_toy_of_the_definition() -> None:
     assert found[f"accepted_steps@{PAIR}"].value == pytest.approx(2.0)
     counts = ("accepted", "reconstruction_only", "rejected_at_0", "source_rejected", "lost_to_rounding")
     assert [found[f"{name}_images@{PAIR}"].value for name in counts] == [6, 2, 1, 1, 0]
+
+
+def test_what_the_generator_alone_costs_is_told_apart() -> None:
+    """Of 5 images, 4 accepted: 4 originals right, 2 reconstructions, 1 generated image: 1/2 is lost later."""
+    status: list[SampleStatus] = ["accepted"] * 4
+    found = scored(
+        labels=[0] * 5,
+        clean=[0] * 5,
+        rebuilt=[0, 0, 1, 1, 0],
+        after=[0, 1, 1, 1, 0],
+        verdict=[0] * 5,
+        status=[*status, "rejected-at-0"],
+    )
+    assert found["reconstruction_accuracy@reconstruction by vq"].value == pytest.approx(3 / 5)
+    assert found[f"accepted_reconstruction_accuracy@{PAIR}"].value == pytest.approx(1 / 2)
+    assert found[f"fmr_matched@{PAIR}"].value == pytest.approx(25.0)
+    assert found[f"fmr_net@{PAIR}"].value == pytest.approx(50.0)
+
+
+def test_without_a_right_reconstruction_the_net_ratio_is_null_with_a_reason() -> None:
+    found = scored(labels=[0], clean=[0], rebuilt=[1], after=[1], verdict=[0], status=["accepted"])
+    assert found[f"fmr_net@{PAIR}"].reason == "the model classifies none of the reconstructions right"
 
 
 def test_images_that_the_oracle_rejects_as_files_do_not_count_as_accepted() -> None:

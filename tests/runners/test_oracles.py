@@ -9,8 +9,16 @@ import torch
 from robustboard.errors import CellError
 from robustboard.registry.labels import LabelSpace
 from robustboard.registry.oracles import OracleEntry
+from robustboard.runners.competence import read_competence
 from robustboard.runners.components import Setup
-from robustboard.runners.oracles import gate, load_oracle, need_competent, oracle_prompts, vote
+from robustboard.runners.oracles import (
+    gate,
+    load_oracle,
+    need_competent,
+    oracle_prompts,
+    shares_of_votes,
+    verdict,
+)
 from robustboard.runners.samples import Samples, load_samples
 from tests.runners.small import Place, plant_digits
 
@@ -83,20 +91,38 @@ def test_an_oracle_with_wrong_prompts_is_refused_with_the_number(
 ) -> None:
     """The same weights pass with the right names, and fail with each class called by the next one's."""
     good = load_oracle(entry(), setup)
-    passed = need_competent(good, samples, "digits", place.workspace)
-    assert passed.passed
-    assert passed.accuracy >= 0.6
+    assert need_competent(good, samples, "digits", place.workspace).accuracy >= 0.6
     digits = tuple(str((key + 1) % 10) for key in range(10))
     weak = load_oracle(entry(names=digits), setup)
     found = gate(weak, samples, "digits")
-    assert not found.passed
     assert found.accuracy < 0.2
-    told = f"{100 * found.accuracy:.1f} % of the {found.n} images of digits right, below the 60 %"
+    told = f"{100 * found.accuracy:.1f} % of the {found.images} images of digits right, below the 60 %"
     with pytest.raises(CellError, match=told) as caught:
         need_competent(weak, samples, "digits", place.workspace)
     assert caught.value.kind == "incompetent"
     with pytest.raises(CellError, match=told):  # from what was kept the first time
         need_competent(weak, samples, "digits", place.workspace)
+
+
+def test_the_gate_keeps_how_well_the_oracle_is_calibrated(
+    setup: Setup, samples: Samples, place: Place
+) -> None:
+    """Both numbers by their definitions, from softmax shares taken here."""
+    oracle = load_oracle(entry(), setup)
+    kept = need_competent(oracle, samples, "digits", place.workspace)
+    assert read_competence(place.workspace, oracle.identity, samples.fingerprint) == kept
+    network = oracle.members["tiny-clip"]
+    logits = network.logits(torch.from_numpy(np.array(samples.pixels(range(100))))).double().numpy()
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    wanted = np.eye(10)[samples.labels]
+    assert kept.brier_score == pytest.approx(float(((shares - wanted) ** 2).sum(1).mean()), abs=1e-6)
+    sure, right = shares.max(1).astype(np.float32), shares.argmax(1) == samples.labels
+    gap = sum(
+        abs(float(sure[held].sum()) - int(right[held].sum()))
+        for held in ((sure > low / 15) & (sure <= (low + 1) / 15) for low in range(15))
+    )
+    assert kept.expected_calibration_error == pytest.approx(gap / 100, abs=1e-6)
+    assert kept.right == int(right.sum())
 
 
 def test_a_dataset_that_the_entry_does_not_offer_is_refused(setup: Setup, samples: Samples) -> None:
@@ -141,10 +167,11 @@ def test_prompts_are_paired_with_classes_by_key() -> None:
 
 def test_ties_and_disagreement_are_no_verdict() -> None:
     choices = np.array([[0, 0, 1, 2], [0, 1, 1, 2], [1, 2, 1, 0]])
-    majority = vote(choices, 3, "majority")
+    shares = shares_of_votes(choices, 3)
+    majority = verdict(shares, "majority")
     assert majority.predicted.tolist() == [0, -1, 1, 2]
     assert majority.confidence == pytest.approx([2 / 3, 0, 1, 2 / 3])
-    assert vote(choices, 3, "all-agree").predicted.tolist() == [-1, -1, 1, -1]
+    assert verdict(shares, "all-agree").predicted.tolist() == [-1, -1, 1, -1]
 
 
 def test_answers_do_not_depend_on_the_batch(setup: Setup, samples: Samples) -> None:

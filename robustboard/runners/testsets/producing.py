@@ -21,7 +21,6 @@ from robustboard.errors import CellError
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import DatasetEntry, InputSpec
 from robustboard.registry.lock import Lock
-from robustboard.registry.oracles import EnsembleJudge, OracleEntry
 from robustboard.registry.testsets import TestSetEntry
 from robustboard.runners import identity
 from robustboard.runners.components import Setup
@@ -84,6 +83,8 @@ class Wandering:
 
     generator: Generator
     step_size: float
+    mask: Tensor | None = None
+    """As in LoopSettings."""
     differentiable: bool = False
 
     @property
@@ -107,7 +108,8 @@ class Wandering:
             each.standard_normal(latents.shape[1:], np.float32)
             for each in origin.draws.generators(f"wander {step}")
         ]
-        return latents + self.step_size * torch.from_numpy(np.stack(drawn)).to(latents)
+        moved = self.step_size * torch.from_numpy(np.stack(drawn)).to(latents)
+        return latents + (moved if self.mask is None else moved * self.mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,8 @@ class LoopProducer:
     model: Callable[[], Model]
     """Gives the model to climb, or a fresh aimless one."""
     rows: int
+    mask: Tensor | None = None
+    """As in LoopSettings."""
 
     def produce(self, images: Floats, labels: npt.NDArray[np.int64], seeds: Sequence[int]) -> Produced:
         """Run the loop; an image in which the generator puts no finite number is all NaN."""
@@ -147,6 +151,7 @@ class LoopProducer:
             budget=self.recipe.budget,
             step_size=float(self.recipe.step_size),
             update_rule=self.recipe.update_rule,
+            mask=self.mask,
             rows=self.rows,
         )
         origin = Origin(torch.from_numpy(np.array(images, np.float32)), torch.from_numpy(labels), draws)
@@ -194,7 +199,7 @@ def material_of(
     classes = len(space.classes)
     followed = generator.generator
     if recipe.model is None:
-        followed = Wandering(followed, float(recipe.step_size))
+        followed = Wandering(followed, float(recipe.step_size), generator.mask)
 
         def model() -> Model:
             return Model(Aimless(classes), batch_size=batch_size)
@@ -210,7 +215,7 @@ def material_of(
         samples=samples,
         source=source,
         classes=dict(space.classes),
-        producer=LoopProducer(recipe, tuple(parts), oracle, followed, model, batch_size),
+        producer=LoopProducer(recipe, tuple(parts), oracle, followed, model, batch_size, generator.mask),
         software={"robustboard": __version__, **{name: metadata.version(name) for name in SOFTWARE}},
     )
 
@@ -245,10 +250,8 @@ def _json(entry: BaseModel) -> dict[str, JsonValue]:
 
 
 def _oracle_identity(oracle: Oracle, catalog: Catalog) -> dict[str, JsonValue]:
-    """How an oracle judges, its members' ways too, and the digest over their weights."""
-    members: list[OracleEntry] = []
-    if isinstance(oracle.entry.judge, EnsembleJudge):
-        members = [catalog.oracle(name) for name in oracle.entry.judge.members]
+    """How an oracle judges, the ways of those that it is made of too, and the digest over their weights."""
+    _, *members = catalog.oracle_parts(oracle.entry.id)
     return {
         "judge": _json(oracle.entry.judge),
         "members": {each.id: _json(each.judge) for each in members},
