@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from robustboard import console
 from robustboard.commands import Content
 from robustboard.errors import UnknownNameError
-from robustboard.registry.catalog import Catalog
 from robustboard.registry.companions import ClassesOf
 from robustboard.registry.entries import UNRESOLVED, DatasetEntry, HubData, HubWeights, ModelEntry
+from robustboard.registry.labels import ClassGroups, ClassSubset, LabelSpace
 from robustboard.registry.lock import Lock, key_of
+
+Line = dict[str, str]
 
 
 def _pin(entry: ModelEntry | DatasetEntry, lock: Lock) -> str:
@@ -26,96 +30,101 @@ def _pin(entry: ModelEntry | DatasetEntry, lock: Lock) -> str:
     return "not locked"
 
 
-def _judging(catalog: Catalog, kind: str) -> list[dict[str, str]]:
-    """Oracles with the datasets that they may judge, or generators with where their weights come from."""
-    if kind == "oracles":
-        return [
-            {"id": o.id, "name": o.name, "labels": o.label_space, "kind": o.judge.kind}
-            | {"judges": " ".join(each.dataset for each in o.competence), "license": o.license}
-            for o in catalog.oracles.values()
-        ]
+def _models(content: Content) -> list[Line]:
     return [
-        {"id": g.id, "name": g.name, "kind": g.method.kind}
-        | {"source": g.source.kind if g.source is not None else "none", "license": g.license}
-        for g in catalog.generators.values()
+        {"id": m.id, "name": m.name, "labels": m.label_space, "loader": m.loader, "source": m.source.kind}
+        | {"pin": _pin(m, content.lock), "license": m.license}
+        for m in content.catalog.models.values()
     ]
 
 
-def _listing(content: Content, kind: str) -> list[dict[str, str]]:
+def _datasets(content: Content) -> list[Line]:
+    return [
+        {"id": d.id, "name": d.name, "labels": d.label_space, "images": str(d.size), "role": d.role}
+        | {"source": d.source.kind, "pin": _pin(d, content.lock), "license": d.license}
+        for d in content.catalog.datasets.values()
+    ]
+
+
+def _benchmarks(content: Content) -> list[Line]:
+    return [{"id": b.id, "name": b.name, "kind": b.procedure.kind} for b in content.benchmarks.values()]
+
+
+def _labels(content: Content) -> list[Line]:
     catalog = content.catalog
-    if kind == "models":
-        return [
-            {"id": m.id, "name": m.name, "labels": m.label_space, "loader": m.loader, "source": m.source.kind}
-            | {"pin": _pin(m, content.lock), "license": m.license}
-            for m in catalog.models.values()
-        ]
-    if kind == "datasets":
-        return [
-            {"id": d.id, "name": d.name, "labels": d.label_space, "images": str(d.size), "role": d.role}
-            | {"source": d.source.kind, "pin": _pin(d, content.lock), "license": d.license}
-            for d in catalog.datasets.values()
-        ]
-    if kind == "benchmarks":
-        return [{"id": b.id, "name": b.name, "kind": b.procedure.kind} for b in content.benchmarks.values()]
-    if kind == "labels":
-        spaces = [
-            {"id": s.id, "name": s.name, "classes": str(len(s.classes))}
-            for s in catalog.label_spaces.values()
-        ]
-        subsets = [
-            {"id": s.id, "name": s.name, "classes": f"{len(s.classes)} of {s.subset_of}"}
-            for s in catalog.class_subsets.values()
-        ]
-        groups = [
-            {"id": s.id, "name": s.name, "classes": f"{len(s.classes)} groups of {s.grouping_of}"}
-            for s in catalog.class_groups.values()
-        ]
-        return spaces + subsets + groups
-    if kind in ("oracles", "generators"):
-        return _judging(catalog, kind)
-    if kind == "boards":
-        return [{"id": b.id, "name": b.name, "labels": b.label_space} for b in content.boards().values()]
-    if kind == "fits":
-        return [
-            {
-                "id": f.id,
-                "name": f.name,
-                "origin": f.origin,
-                "shifted": f.shifted or "",
-                "clean": f.clean or "",
-            }
-            for f in content.fits().values()
-        ]
-    if kind == "profiles":
-        from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
+    return [
+        *(_space(s, "") for s in catalog.label_spaces.values()),
+        *(_space(s, f" of {s.subset_of}") for s in catalog.class_subsets.values()),
+        *(_space(s, f" groups of {s.grouping_of}") for s in catalog.class_groups.values()),
+    ]
 
-        names = sorted(path.stem for path in content.workspace.profiles.glob("*.yaml"))
-        found = [load_profile(content.workspace, name) for name in names]
-        return [{"id": p.id, "device": p.device, "summary": p.summary} for p in found]
-    if kind == "reported":
-        from robustboard.registry.reported import load_reported  # noqa: PLC0415 - only here
 
-        tables = load_reported(content.workspace)
-        return [
-            {"id": name, "name": t.source.name, "numbers": str(len(t.scores))} for name, t in tables.items()
-        ]
-    kinds = (
-        "models",
-        "datasets",
-        "benchmarks",
-        "labels",
-        "oracles",
-        "generators",
-        "boards",
-        "fits",
-        "profiles",
-    )
-    raise UnknownNameError("kind of entry", kind, (*kinds, "reported"))
+def _space(space: LabelSpace | ClassSubset | ClassGroups, of: str) -> Line:
+    return {"id": space.id, "name": space.name, "classes": f"{len(space.classes)}{of}"}
+
+
+def _oracles(content: Content) -> list[Line]:
+    return [
+        {"id": o.id, "name": o.name, "labels": o.label_space, "kind": o.judge.kind}
+        | {"judges": " ".join(each.dataset for each in o.competence), "license": o.license}
+        for o in content.catalog.oracles.values()
+    ]
+
+
+def _generators(content: Content) -> list[Line]:
+    return [
+        {"id": g.id, "name": g.name, "kind": g.method.kind}
+        | {"source": g.source.kind if g.source is not None else "none", "license": g.license}
+        for g in content.catalog.generators.values()
+    ]
+
+
+def _boards(content: Content) -> list[Line]:
+    return [{"id": b.id, "name": b.name, "labels": b.label_space} for b in content.boards().values()]
+
+
+def _fits(content: Content) -> list[Line]:
+    return [
+        {"id": f.id, "name": f.name, "origin": f.origin, "shifted": f.shifted or "", "clean": f.clean or ""}
+        for f in content.fits().values()
+    ]
+
+
+def _profiles(content: Content) -> list[Line]:
+    from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
+
+    names = sorted(path.stem for path in content.workspace.profiles.glob("*.yaml"))
+    found = [load_profile(content.workspace, name) for name in names]
+    return [{"id": p.id, "device": p.device, "summary": p.summary} for p in found]
+
+
+def _reported(content: Content) -> list[Line]:
+    from robustboard.registry.reported import load_reported  # noqa: PLC0415 - only here
+
+    tables = load_reported(content.workspace)
+    return [{"id": name, "name": t.source.name, "numbers": str(len(t.scores))} for name, t in tables.items()]
+
+
+LISTINGS: Mapping[str, Callable[[Content], list[Line]]] = {
+    "models": _models,
+    "datasets": _datasets,
+    "benchmarks": _benchmarks,
+    "labels": _labels,
+    "oracles": _oracles,
+    "generators": _generators,
+    "boards": _boards,
+    "fits": _fits,
+    "profiles": _profiles,
+    "reported": _reported,
+}
+"""Kind → its lines."""
 
 
 def show_list(content: Content, kind: str, *, as_json: bool) -> None:
-    """Print the entries of one kind."""
-    rows = _listing(content, kind)
+    """Print the entries of one kind. Raises UnknownNameError for a kind that there is not."""
+    if kind not in LISTINGS:
+        raise UnknownNameError("kind of entry", kind, LISTINGS)
+    rows = LISTINGS[kind](content)
     if as_json:
         console.out_json(rows)
     elif rows:
