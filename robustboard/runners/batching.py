@@ -13,8 +13,6 @@ from robustboard.benchmarks.attacks.losses import margin
 from robustboard.benchmarks.attacks.model import GRAIN, Model
 from robustboard.errors import CellError
 
-HALVINGS = 3
-"""Sizes that are tried: the most, half of it, and so on."""
 GAIN = 0.95
 """A smaller size must take less than this share of the time of a larger one to be preferred."""
 WORTH = 50
@@ -22,8 +20,8 @@ WORTH = 50
 
 
 def sizes(most: int) -> list[int]:
-    """The sizes to try, largest first: whole multiples of the grain, at least one."""
-    found = [most // 2**step // GRAIN * GRAIN for step in range(HALVINGS)]
+    """The sizes to try, largest first: the most, half of it, and so on, in whole multiples of the grain."""
+    found = [most // 2**step // GRAIN * GRAIN for step in range(most.bit_length())]
     return [size for size in dict.fromkeys(found) if size >= GRAIN] or [most]
 
 

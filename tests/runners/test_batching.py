@@ -35,7 +35,8 @@ def chosen(seconds: dict[int, float], most: int = 64) -> int:
 
 
 @pytest.mark.parametrize(
-    ("most", "expected"), [(64, [64, 32, 16]), (256, [256, 128, 64]), (40, [32, 16]), (8, [8]), (16, [16])]
+    ("most", "expected"),
+    [(64, [64, 32, 16]), (256, [256, 128, 64, 32, 16]), (40, [32, 16]), (8, [8]), (16, [16])],
 )
 def test_sizes_are_multiples_of_the_grain(most: int, expected: list[int]) -> None:
     assert sizes(most) == expected

@@ -123,6 +123,35 @@ class Round:
     loss: Loss
 
 
+class _Search:
+    """What one climb has seen so far, image by image."""
+
+    def __init__(
+        self, model: Model, images: Tensor, labels: Tensor, parameters: AttackParameters, turn: Round
+    ) -> None:
+        self.model, self.labels, self.turn = model, labels, turn
+        self.average_over, self.aims = parameters.average_over, turn.aims.flatten(0, 1)
+        self.owners = torch.arange(len(images), device=images.device).repeat_interleave(len(turn.purposes))
+        """(n * rows an image,) the image of each row."""
+        self.found = images.clone()
+        self.broken = torch.zeros(len(images), dtype=torch.bool, device=images.device)
+        self.blind = torch.ones_like(self.broken)
+
+    def look(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Losses and gradients at new points, and which rows' images still stand."""
+        owner, aims, loss = self.owners[rows], self.aims[rows], self.turn.loss
+        logits, gradients = self.model.gradients(
+            points, aims, loss, self.average_over, labels=self.labels[owner]
+        )
+        right = logits.argmax(1) == self.labels[owner]
+        self.blind[owner[~right | ~is_zero(gradients)]] = False
+        if not bool(right.all()):
+            fooled, places = owner[~right], points[~right]
+            first = first_of_each(fooled)
+            self.found[fooled[first]], self.broken[fooled] = places[first], True
+        return loss(logits, aims), gradients, ~self.broken[owner]
+
+
 def climb(
     model: Model, images: Tensor, labels: Tensor, parameters: AttackParameters, *, start: Tensor, turn: Round
 ) -> tuple[Attempt, Tensor]:
@@ -140,31 +169,13 @@ def climb(
         start: (n * rows an image, c, h, w); an image's rows stand together.
         turn: What to climb.
     """
-    norm, eps, loss = parameters.norm, parameters.eps, turn.loss
-    width, aims = len(turn.purposes), turn.aims.flatten(0, 1)
-    owners = torch.arange(len(images), device=images.device).repeat_interleave(width)
-    found, broken = images.clone(), torch.zeros(len(images), dtype=torch.bool, device=images.device)
-    blind = torch.ones_like(broken)
-
-    def look(points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses and gradients at new points, and which rows' images still stand."""
-        owner = owners[rows]
-        logits, gradients = model.gradients(
-            points, aims[rows], loss, parameters.average_over, labels=labels[owner]
-        )
-        right = logits.argmax(1) == labels[owner]
-        blind[owner[~right | ~is_zero(gradients)]] = False
-        if not bool(right.all()):
-            fooled, places = owner[~right], points[~right]
-            first = first_of_each(fooled)
-            found[fooled[first]], broken[fooled] = places[first], True
-        return loss(logits, aims[rows]), gradients, ~broken[owner]
-
-    rows = torch.arange(len(owners), device=images.device)
-    value, gradient, standing = look(start, rows)
+    width = len(turn.purposes)
+    search = _Search(model, images, labels, parameters, turn)
+    rows = torch.arange(len(search.owners), device=images.device)
+    value, gradient, standing = search.look(start, rows)
     climbers = _Climbers(
         rows=rows,
-        images=images[owners],
+        images=images[search.owners],
         current=start,
         previous=start,
         gradient=gradient,
@@ -172,7 +183,7 @@ def climb(
         best=start,
         best_gradient=gradient,
         best_loss=value,
-        step=torch.full_like(value, FIRST_STEP * eps),
+        step=torch.full_like(value, FIRST_STEP * parameters.eps),
         rises=torch.zeros_like(rows),
         checked_loss=value,
         halved=torch.ones_like(standing),
@@ -181,16 +192,16 @@ def climb(
     for step in range(1, parameters.steps + 1):
         if not len(climbers.rows):
             break
-        climbers.advance(norm, eps, INERTIA if step > 1 else 1.0)
-        value, gradient, standing = look(climbers.current, climbers.rows)
+        climbers.advance(parameters.norm, parameters.eps, INERTIA if step > 1 else 1.0)
+        value, gradient, standing = search.look(climbers.current, climbers.rows)
         climbers.note(value, gradient)
         climbers = climbers.keep(standing)
         if step in marks:
             climbers.review(step - marks[marks.index(step) - 1])
     highest = climbers.best_loss.view(-1, width).argmax(1)
     chosen = torch.arange(len(highest), device=images.device) * width + highest
-    found[owners[climbers.rows[chosen]]] = climbers.best[chosen]
-    return Attempt(found, blind), broken
+    search.found[search.owners[climbers.rows[chosen]]] = climbers.best[chosen]
+    return Attempt(search.found, search.blind), search.broken
 
 
 def _in_turn(
