@@ -14,6 +14,7 @@ from robustboard.site import numerals
 from robustboard.site.boards import FirstPlace, first_place
 from robustboard.site.charts import Axis, Whisker
 from robustboard.site.curves import whisker
+from robustboard.site.matrices import Matrix, by_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class BenchmarkTable:
     axis: Axis
     places: tuple[Place, ...]
     first: FirstPlace
+    matrix: Matrix | None
+    """Models by corruption, of protocols that have several."""
 
 
 def benchmark_tables(
@@ -63,7 +66,9 @@ def benchmark_tables(
         )
         headline = next((view.result.headline for view in views if view.result is not None), "")
         if places:
-            found.append(BenchmarkTable(dataset, headline, axis, places, first_place(board, benchmark.name)))
+            first = first_place(board, benchmark.name)
+            matrix = by_model(board, benchmark)
+            found.append(BenchmarkTable(dataset, headline, axis, places, first, matrix))
     return tuple(found)
 
 

@@ -10,13 +10,16 @@ from robustboard.leaderboard.board import Board, Row
 from robustboard.leaderboard.cells import CellView
 from robustboard.leaderboard.entries import Column
 from robustboard.leaderboard.statistics import shades
+from robustboard.registry.entries import ModelEntry
 from robustboard.site import numerals
 from robustboard.site.charts import LineChart, Series, line_chart
+from robustboard.site.controls import HEAT_STEPS, Choices, Facets, choices, facets, places
 from robustboard.site.curves import BUDGET_AXIS, curves
 
-HEAT_STEPS = 7
 MAX_NAMED = 6
 """Models that the sentence on the first place names."""
+LEAST_PLACES = 3
+"""A curve through fewer says no more than the table."""
 CURVE_MODELS = 6
 """Lines that a chart of several models can carry and still be read."""
 
@@ -29,6 +32,8 @@ class ShownCell:
     shade: int | None
     doubted: bool = False
     """Whether a sanity flag says that the number is not to be believed."""
+    folded: bool = False
+    """Whether its column is left out at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,9 @@ class ShownRow:
 
     row: Row
     cells: tuple[ShownCell, ...]
+    facets: Facets
+    places: tuple[str, ...]
+    """Place of each cell in its column, for sorting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,8 @@ class Group:
 
     title: str | None
     span: int
+    main: int
+    """How many of its columns the page opens with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +67,27 @@ class ShownBoard:
     first: FirstPlace
     reasons: tuple[str, ...]
     """Why cells have no number or an odd one, a line each."""
-    curve: LineChart | None
+    curves: tuple[LineChart, ...]
+    """Accuracy over budgets, the protocol that orders the board first."""
+    choices: Choices
+
+    @property
+    def folds(self) -> bool:
+        """Whether the page opens with fewer columns than there are."""
+        return any(column.folded for column in self.board.entry.columns)
+
+    @property
+    def position(self) -> dict[str, int]:
+        """Column → its place among all."""
+        return {column.id: place for place, column in enumerate(self.board.entry.columns)}
+
+    @property
+    def column_groups(self) -> tuple[tuple[str, tuple[Column, ...]], ...]:
+        """Columns under their headings, those without one under `Other`; in the order of the table."""
+        found: dict[str, list[Column]] = {}
+        for column in self.board.entry.columns:
+            found.setdefault(column.group or "Other", []).append(column)
+        return tuple((title, tuple(columns)) for title, columns in found.items())
 
     @property
     def measured(self) -> bool:
@@ -98,27 +128,33 @@ def first_place(board: Board, column: str | None = None) -> FirstPlace:
     return FirstPlace(shown, len(leaders) - len(shown), len(board.ranked), title)
 
 
-def show_board(board: Board, benchmarks: Mapping[str, BenchmarkEntry]) -> ShownBoard:
-    """Shades, headings and sentences of a board."""
-    columns = []
+def show_board(
+    board: Board, benchmarks: Mapping[str, BenchmarkEntry], models: Mapping[str, ModelEntry]
+) -> ShownBoard:
+    """Shades, places, headings and sentences of a board."""
+    columns, orders = [], []
     for place, column in enumerate(board.entry.columns):
         views = [row.cells[place] for row in board.rows if column.id not in row.flagged.doubted]
         margins = [view.margin for view in views if view.margin is not None]
         columns.append(iter(shades([view.value for view in views], margins or [0.0], HEAT_STEPS)))
+        trusted = [None if column.id in row.flagged.doubted else row.cells[place].value for row in board.rows]
+        orders.append(places(trusted, board.directions[place]))
     rows = []
-    for row in board.rows:
+    for number, row in enumerate(board.rows):
         cells = []
         for column, found, view in zip(board.entry.columns, columns, row.cells, strict=True):
             doubted = column.id in row.flagged.doubted
-            cells.append(ShownCell(view, None if doubted else next(found), doubted))
-        rows.append(ShownRow(row, tuple(cells)))
+            cells.append(ShownCell(view, None if doubted else next(found), doubted, column.folded))
+        here = tuple(order[number] for order in orders)
+        rows.append(ShownRow(row, tuple(cells), facets(row, models[row.model]), here))
     return ShownBoard(
         board=board,
         rows=tuple(rows),
         groups=_groups(board.entry.columns),
         first=first_place(board),
         reasons=_reasons(board),
-        curve=_board_curve(board, benchmarks),
+        curves=_board_curves(board, benchmarks),
+        choices=choices([row.facets for row in rows]),
     )
 
 
@@ -128,9 +164,9 @@ def _groups(columns: Sequence[Column]) -> tuple[Group, ...]:
     found: list[Group] = []
     for column in columns:
         if found and found[-1].title == column.group and column.group is not None:
-            found[-1] = Group(column.group, found[-1].span + 1)
+            found[-1] = Group(column.group, found[-1].span + 1, found[-1].main + (not column.folded))
         else:
-            found.append(Group(column.group, 1))
+            found.append(Group(column.group, 1, int(not column.folded)))
     return tuple(found)
 
 
@@ -155,16 +191,30 @@ def _doubts(row: Row) -> Iterator[str]:
         yield f"Worst known number, which counts for the rank: {value}"
 
 
-def _board_curve(board: Board, benchmarks: Mapping[str, BenchmarkEntry]) -> LineChart | None:
-    """Accuracy over budgets of the benchmark that orders the board, for its first models."""
-    place = board.order_index
-    series: list[Series] = []
-    for row in board.rows:
-        result = row.cells[place].result
-        found = curves(result) if result is not None else []
-        if found and len(series) < CURVE_MODELS:
-            series.append(Series(row.name, found[0].points, f"m/{row.model}.html"))
-    if not series or all(len(one.points) < 2 for one in series):  # noqa: PLR2004 - a line needs two points
-        return None
-    name = benchmarks[board.entry.order_column.benchmark].name
-    return line_chart(f"Accuracy on {board.entry.name} under {name}, in %", BUDGET_AXIS, series)
+def _board_curves(board: Board, benchmarks: Mapping[str, BenchmarkEntry]) -> tuple[LineChart, ...]:
+    """Accuracy over budgets for the first models: a figure for each protocol and kind with several budgets.
+
+    The protocol that orders the board comes first.
+    """
+    order = board.entry.order_column
+    columns = [column for column in (order, *board.entry.columns) if column.derive is None]
+    where = list(dict.fromkeys((column.benchmark, column.dataset) for column in columns))
+    found: list[LineChart] = []
+    for benchmark, dataset in where:
+        place = next(
+            number
+            for number, column in enumerate(board.entry.columns)
+            if column.derive is None and (column.benchmark, column.dataset) == (benchmark, dataset)
+        )
+        lines: dict[str, list[Series]] = {}
+        for row in board.rows:
+            result = row.cells[place].result
+            for one in curves(result) if result is not None else []:
+                lines.setdefault(one.name, []).append(Series(row.name, one.points, f"m/{row.model}.html"))
+        for kind, series in lines.items():
+            first = series[:CURVE_MODELS]
+            if max(len(one.points) for one in first) >= LEAST_PLACES:
+                name = benchmarks[benchmark].name + (f", {kind}" if len(lines) > 1 else "")
+                title = f"Accuracy on {board.entry.name} under {name}, in %"
+                found.append(line_chart(title, BUDGET_AXIS, first))
+    return tuple(found)

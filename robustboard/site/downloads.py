@@ -23,7 +23,7 @@ COLUMNS: Mapping[str, str] = {
     "condition": "clean, or the perturbation with its budget",
     "headline": "yes for the score that stands for the cell on boards",
     "provenance": "verified: this project ran it; empty where nothing was run",
-    "status": "ok, partial, outdated, undefined, failed or not run",
+    "status": "ok, partial, outdated, undefined, failed, withheld or not run",
     "value": "in the unit of the row; shares run from 0 to 1; empty where there is none",
     "low": "lower end of the 95 % interval",
     "high": "upper end of the 95 % interval",
@@ -137,6 +137,26 @@ def leaderboard_json(found: Sequence[Mapping[str, Any]], boards: Mapping[str, Bo
         for name, part in parts.items()
     }
     return "{\n" + ",\n".join(f'"{name}": {text}' for name, text in lists.items()) + "\n}\n"
+
+
+def board_script(board: Board) -> str:
+    """data/boards/ID.js: unrounded numbers of a board, for the export of what a reader sees of it.
+
+    A script that sets one variable, since pages opened from disk may load nothing else.
+    """
+    rows = [
+        [
+            row.model,
+            row.name,
+            row.provenance,
+            *(row.ranks or (None, None)),
+            [[view.value, *(view.bounds or (None, None)), view.status] for view in row.cells],
+        ]
+        for row in board.rows
+    ]
+    name = _line(board.entry.id)
+    found = _line({"columns": [column.id for column in board.entry.columns], "rows": rows})
+    return f"(window.robustboard ||= {{}})[{name}] = {found};\n"
 
 
 def _line(value: object) -> str:

@@ -12,6 +12,7 @@ from robustboard.errors import UserError, WorkspaceError, echo
 from robustboard.fields import HttpsUrl
 from robustboard.leaderboard.cells import margin_text
 from robustboard.site import numerals
+from robustboard.site.policy import policy
 
 _URL: TypeAdapter[str] = TypeAdapter(HttpsUrl)
 _ANCHOR = re.compile(r"[^a-z0-9]+")
@@ -38,7 +39,8 @@ def environment(templates: Path) -> Environment:
     if not templates.is_dir():
         raise WorkspaceError(f"{templates}: expected the folder of templates, found none")
     made = Environment(
-        loader=FileSystemLoader(templates),
+        # The sheet stands in the pages of boards, so that they paint without waiting for a second file.
+        loader=FileSystemLoader([templates, templates.parent / "static"]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -46,6 +48,7 @@ def environment(templates: Path) -> Environment:
         keep_trailing_newline=True,
         auto_reload=False,
     )
+    made.globals["policy"] = policy
     made.filters.update(
         {
             "url": url,
@@ -56,6 +59,7 @@ def environment(templates: Path) -> Environment:
             "plus_minus": margin_text,
             "whole": numerals.whole,
             "short": numerals.short,
+            "millions": numerals.millions,
             "duration": numerals.duration,
             "ranks": numerals.ranks,
             "plural": numerals.plural,

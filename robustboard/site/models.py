@@ -17,6 +17,7 @@ from robustboard.runners.keys import Cell
 from robustboard.runners.record import FlagName, Result
 from robustboard.site.charts import UNIT_AXIS, LineChart, Series, Whisker, line_chart, middle_half
 from robustboard.site.curves import BUDGET_AXIS, curves, whisker
+from robustboard.site.matrices import Matrix, by_severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,15 @@ class ModelStandings:
             DerivedCell(standing.board, column, view)
             for standing in self.standings
             for column, view in zip(standing.board.entry.columns, standing.row.cells, strict=True)
-            if column.derive is not None and view.value is not None
+            if column.derive not in (None, "mean") and view.value is not None
         )
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        """Corruptions by severity, one for each protocol that has them."""
+        pairs = [(cell.view.result, cell.benchmark) for cell in self.cells]
+        found = [by_severity(result, entry) for result, entry in pairs if result is not None]
+        return tuple(matrix for matrix in found if matrix is not None)
 
     @property
     def results(self) -> tuple[Result, ...]:

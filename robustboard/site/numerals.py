@@ -66,6 +66,11 @@ def short(number: int) -> str:
     return str(number)
 
 
+def millions(number: int) -> str:
+    """`0.3` for 300,000, as it stands in addresses."""
+    return f"{number / 10**6:g}"
+
+
 def duration(seconds: float) -> str:
     """`12.5 s`, `3 min 20 s`, `2 h 05 min`."""
     if seconds < MINUTE:

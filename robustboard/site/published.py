@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from robustboard.leaderboard.entries import ReportedView
+from robustboard.leaderboard.statistics import Direction, shades
 from robustboard.registry.entries import ModelEntry
 from robustboard.registry.reported import Reported, plain
 from robustboard.registry.scores import ReportedScore
+from robustboard.site.controls import HEAT_STEPS, places
 
+LOWER_IS_BETTER = re.compile(r"error|mce|rank", re.IGNORECASE)
+LEAST_MARGIN = {"percent": 0.5, "fraction": 0.005, "percentage_points": 0.5}
+"""Half of the narrowest step of a shade, for numbers that come without interval."""
+MATRIX_COLUMNS = 3
+"""Columns of one metric from which a table is shaded."""
 UNIT_WORDS: dict[str, str] = {
     "percent": "%",
     "fraction": "share of 1",
@@ -30,6 +38,11 @@ class Heading:
     metric: str
     unit: str
 
+    @property
+    def direction(self) -> Direction:
+        """Which way is better, told by the name of the metric."""
+        return "lower" if LOWER_IS_BETTER.search(self.metric) else "higher"
+
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
@@ -39,6 +52,10 @@ class PublishedRow:
     setting: str | None
     values: tuple[str | None, ...]
     """As published, None where the source has no number."""
+    places: tuple[str, ...] = ()
+    """Place of each value in its column, for sorting."""
+    shades: tuple[int | None, ...] = ()
+    """Shade of each value in its column; none unless the table is a matrix of one metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +98,30 @@ def _table(title: str | None, scores: Sequence[ReportedScore], *, with_setting: 
     for score in scores:
         key = (score.model, (score.table or "") if with_setting else "")
         rows.setdefault(key, {})[(score.dataset, score.metric, score.unit)] = plain(score.value)
-    return PublishedTable(
-        title,
-        tuple(Heading(dataset, words(metric), UNIT_WORDS[unit]) for dataset, metric, unit in headings),
-        tuple(
-            PublishedRow(model, setting or None, tuple(found.get(heading) for heading in headings))
-            for (model, setting), found in sorted(
-                rows.items(), key=lambda item: (item[0][0].casefold(), item[0])
-            )
-        ),
+    ordered = sorted(rows.items(), key=lambda item: (item[0][0].casefold(), item[0]))
+    made = [
+        PublishedRow(model, setting or None, tuple(found.get(heading) for heading in headings))
+        for (model, setting), found in ordered
+    ]
+    named = tuple(Heading(dataset, words(metric), UNIT_WORDS[unit]) for dataset, metric, unit in headings)
+    return PublishedTable(title, named, _placed(made, named, {unit for _, _, unit in headings}))
+
+
+def _placed(
+    rows: Sequence[PublishedRow], headings: Sequence[Heading], units: Collection[str]
+) -> tuple[PublishedRow, ...]:
+    """Rows with the places of their values, and shades where all columns hold one metric."""
+    (unit, *others) = units or ("",)
+    matrix = not others and len(headings) >= MATRIX_COLUMNS and len({each.metric for each in headings}) == 1
+    ordered, shaded = [], []
+    for column, heading in enumerate(headings):
+        values = [None if (text := row.values[column]) is None else float(text) for row in rows]
+        ordered.append(places(values, heading.direction))
+        steps = [LEAST_MARGIN[unit]] if unit in LEAST_MARGIN else None
+        shaded.append(shades(values, steps, HEAT_STEPS) if matrix and steps else [None] * len(values))
+    return tuple(
+        replace(row, places=tuple(o[number] for o in ordered), shades=tuple(s[number] for s in shaded))
+        for number, row in enumerate(rows)
     )
 
 

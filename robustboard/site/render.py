@@ -19,6 +19,7 @@ from robustboard.site.benchmarks import Budgets, benchmark_tables, settings_of
 from robustboard.site.boards import ShownBoard, show_board
 from robustboard.site.models import ModelStandings, model_standings, spread
 from robustboard.site.scatter import scatters
+from robustboard.site.tradeoffs import generated_plots, reported_plots, trade_offs
 
 PREVIEW_ROWS = 8
 """Rows of each board on the front page."""
@@ -68,7 +69,8 @@ class _Pages:
 def render(site: SiteInput, environment: Environment) -> dict[str, str]:
     """All pages and downloads, path → text."""
     pages = _Pages(site, environment)
-    boards = {name: show_board(board, site.benchmarks) for name, board in site.boards.items()}
+    models = site.catalog.models
+    boards = {name: show_board(board, site.benchmarks, models) for name, board in site.boards.items()}
     mentions = {
         name: [published.mention(view, site.reported) for view in board.entry.reported]
         for name, board in site.boards.items()
@@ -91,6 +93,8 @@ def render(site: SiteInput, environment: Environment) -> dict[str, str]:
             shown=shown,
             mentions=mentions[name],
             scatters=figures,
+            trade_offs=trade_offs(shown.board, site.catalog, site.benchmarks, site.measured),
+            generated=generated_plots(shown.board, site.catalog, site.measured),
         )
     _benchmarks(site, pages)
     _models(site, pages)
@@ -157,13 +161,25 @@ def _reported(site: SiteInput, pages: _Pages, boards: Mapping[str, ShownBoard]) 
             if any(view.source == name for view in shown.board.entry.reported)
         ]
         tables = published.tables(item)
-        pages.add(f"reported/{name}.html", "source.html.j2", item=item, tables=tables, boards=where)
+        figures = [
+            found for number, table in enumerate(tables) for found in reported_plots(table, f"p{number}")
+        ]
+        pages.add(
+            f"reported/{name}.html",
+            "source.html.j2",
+            item=item,
+            tables=tables,
+            boards=where,
+            plots=figures,
+        )
 
 
 def _downloads(site: SiteInput, pages: _Pages) -> None:
     found = downloads.records(site.catalog, site.measured, site.boards)
     pages.found["data/leaderboard.csv"] = downloads.leaderboard_csv(found)
     pages.found["data/leaderboard.json"] = downloads.leaderboard_json(found, site.boards)
+    for name, board in site.boards.items():
+        pages.found[f"data/boards/{name}.js"] = downloads.board_script(board)
     for name, item in site.reported.items():
         pages.found[f"data/reported/{name}.csv"] = canonical(item.scores).decode("utf-8")
     pages.add("data/index.html", "data.html.j2", columns=downloads.COLUMNS, records=len(found))
