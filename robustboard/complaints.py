@@ -20,6 +20,8 @@ Location = tuple[int | str, ...]
 MISSING = "expected a value, got none: the field is required"
 NOTHING = "expected a value, got nothing: write one or leave the line out"
 _EMPTY = frozenset({"", "~", "null", "Null", "NULL"})
+BLANK = "TODO"
+"""Begins a value that somebody has still to fill in."""
 
 # pydantic's names of wrong shapes → what was expected. Fields of robustboard.fields speak for themselves.
 _SHAPES: Mapping[str, str] = {
@@ -69,10 +71,13 @@ def _step(node: Node, part: int | str) -> tuple[int, Node] | None:
 
 
 def empty_values(node: Node, name: str, path: tuple[str, ...] = ()) -> Iterator[Problem]:
-    """Keys and list places that were left blank; depth is bounded by the reader's limits."""
+    """Keys and list places that were left blank or are marked so; depth is bounded by the reader's limits."""
     if isinstance(node, Scalar):
         if not node.quoted and node.text in _EMPTY:
             yield Problem(name, node.line, field_name(path), NOTHING)
+        if node.text == BLANK or node.text.startswith((f"{BLANK} ", f"{BLANK}:")):
+            message = f"expected a value, got the blank {echo(node.text)}: fill it in"
+            yield Problem(name, node.line, field_name(path), message)
         return
     items: list[tuple[str, Node]]
     if isinstance(node, Sequence):
