@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robustboard import __version__, console, external_cli, testset_cli
+from robustboard import __version__, audit_cli, console, external_cli, testset_cli
 from robustboard.errors import RobustboardError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(audit_cli.app, name="audit")
 app.add_typer(external_cli.app, name="external")
 app.add_typer(testset_cli.app, name="testset")
 
@@ -133,15 +134,25 @@ def analyse(
     transfer: Annotated[
         bool, typer.Option("--transfer", help="Also show every model the images made against the others.")
     ] = False,
+    neighbours: Annotated[
+        bool, typer.Option("--neighbours", help="Also seek the training image nearest to each generated one.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare stored runs on generated images: ranks between generators and oracles, agreement, bias.
+    """Compare stored runs on generated images: rankings, oracles, bias, what the generator alone costs.
 
-    Example: robustboard analyse -b fmr-v1 -d digits
+    Example: robustboard analyse -b fmr-v1 -d digits --transfer --neighbours
     """
     from robustboard import analyse_cli  # noqa: PLC0415 - not paid by --help
 
-    analyse_cli.analyse(context.obj.content(), benchmark, dataset, with_transfer=transfer, as_json=as_json)
+    analyse_cli.analyse(
+        context.obj.content(),
+        benchmark,
+        dataset,
+        with_transfer=transfer,
+        with_neighbours=neighbours,
+        as_json=as_json,
+    )
 
 
 @app.command("list")

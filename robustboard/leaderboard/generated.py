@@ -1,8 +1,6 @@
 """What several results on generated images say together: ranks, agreement of oracles, bias. No torch here.
 
-Kendall's tau-b compares how two generators, or two oracles, rank the models by FMR. The bias of the accepted
-images is told by a chi-square test of their classes against all images' and by the normalised entropy of
-their histogram.
+Kendall's tau-b compares how two generators, or two oracles, rank the models by FMR.
 """
 
 from __future__ import annotations
@@ -12,20 +10,44 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from robustboard.benchmarks.conditions import perturbations
 from robustboard.benchmarks.entries import CLEAN, Generated, GeneratedSetting
 from robustboard.benchmarks.generated import oracle_name, pair_name
+from robustboard.leaderboard.generation_bias import Bias, Leak, MarginHalf, class_bias, leak, margin_halves
 from robustboard.runners.columns import Columns, columns_of
-from robustboard.runners.generation_scoring import accepted_images
+from robustboard.runners.competence import Competence
 from robustboard.runners.predictions import PredictionTable
 from robustboard.runners.record import Result
 
+__all__ = [
+    "Agreement",
+    "Analysis",
+    "Bias",
+    "Gate",
+    "Leak",
+    "MarginHalf",
+    "OracleAgreement",
+    "analyse",
+    "rank_agreement",
+    "shared_with",
+    "value",
+]
+
 LEAST_MODELS = 3
 """Fewer models have no ranking worth comparing."""
-COLUMNS = ("perturbed_accuracy", "validation_rate", "fmr", "fmr_matched", "accepted_steps", "l2_distance")
+COLUMNS = (
+    "perturbed_accuracy",
+    "validation_rate",
+    "fmr",
+    "fmr_matched",
+    "fmr_net",
+    "accepted_clean_accuracy",
+    "accepted_reconstruction_accuracy",
+    "accepted_steps",
+    "l2_distance",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +63,6 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Bias:
-    """How the classes of accepted images differ from those of all images."""
-
-    model: str
-    pair: str
-    accepted: int
-    p_value: float | None
-    """Of the chi-square test of equal shares; None without an accepted image or with one class."""
-    entropy: float | None
-    """Of the accepted images' classes, as a share of the largest possible."""
-    lowest_class: int | None
-    """The class with the lowest validation rate."""
-    lowest_rate: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class OracleAgreement:
     """How often two oracles say the same of the images as they are."""
 
@@ -64,6 +70,19 @@ class OracleAgreement:
     second: str
     images: int
     share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """How an oracle did on images as they are, and how well its confidence tells when it is right."""
+
+    oracle: str
+    images: int
+    accuracy: float
+    expected_calibration_error: float
+    brier_score: float | None
+    """Mean squared distance of its shares from the label, 0 to 2; None where only a result tells, not the
+    record of the gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +97,23 @@ class Analysis:
     oracles: tuple[Agreement, ...]
     agreement: tuple[OracleAgreement, ...]
     bias: tuple[Bias, ...]
+    """Of the models whose predictions are at hand, as the next two."""
+    leaks: tuple[Leak, ...] = ()
+    margins: tuple[MarginHalf, ...] = ()
+    gates: tuple[Gate, ...] = ()
+    """One an oracle."""
 
 
 def analyse(
-    setting: GeneratedSetting, results: Sequence[Result], tables: Mapping[str, PredictionTable]
+    setting: GeneratedSetting,
+    results: Sequence[Result],
+    tables: Mapping[str, PredictionTable],
+    competences: Iterable[Competence] = (),
 ) -> Analysis:
     """Results of several models on one dataset, and the predictions of those that are at hand, by model.
 
-    Raises ValueError without a result, or for results of several datasets or protocols.
+    `competences` are records of the gate; an oracle without one is told from a result. Raises ValueError
+    without a result, or for results of several datasets or protocols.
     """
     places = {(result.key.benchmark, result.key.dataset) for result in results}
     if len(places) != 1:
@@ -99,7 +127,15 @@ def analyse(
         tuple(_between_generators(setting, ordered)),
         tuple(_between_oracles(setting, ordered)),
         tuple(_oracle_agreement(setting, columns)),
-        tuple(_bias(name, pair, each) for name, each in columns.items() for pair in _pairs(setting)),
+        tuple(class_bias(name, pair, each) for name, each in columns.items() for pair in _pairs(setting)),
+        tuple(_leaks(setting, columns)),
+        tuple(
+            half
+            for name, each in columns.items()
+            for pair in _pairs(setting)
+            for half in margin_halves(name, pair, each)
+        ),
+        tuple(_gates(setting, ordered, {each.oracle: each for each in competences})),
     )
 
 
@@ -189,25 +225,26 @@ def _oracle_agreement(setting: GeneratedSetting, columns: Mapping[str, Columns])
             yield OracleAgreement(one, other, said[0].size, same / said[0].size)
 
 
-def _bias(model: str, pair: str, columns: Columns) -> Bias:
-    accepted = accepted_images(columns, pair)
-    classes, index, totals = np.unique(columns.labels, return_inverse=True, return_counts=True)
-    counts: npt.NDArray[np.int64] = np.bincount(index, weights=accepted, minlength=classes.size).astype(
-        np.int64
-    )
-    taken = int(counts.sum())
-    if taken == 0 or classes.size == 1:
-        return Bias(model, pair, taken, None, None, None, None)
-    expected = totals / totals.sum() * taken
-    shares = counts[counts > 0] / taken
-    rates = counts / totals
-    lowest = int(rates.argmin())
-    return Bias(
-        model,
-        pair,
-        taken,
-        float(stats.chisquare(counts, expected).pvalue),
-        float(-(shares * np.log(shares)).sum() / np.log(classes.size)),
-        int(classes[lowest]),
-        float(rates[lowest]),
-    )
+def _leaks(setting: GeneratedSetting, columns: Mapping[str, Columns]) -> Iterable[Leak]:
+    for name, each in columns.items():
+        for use in setting.generators:
+            found = leak(name, use.generator, each)
+            if found is not None:
+                yield found
+
+
+def _gates(
+    setting: GeneratedSetting, results: Sequence[Result], competences: Mapping[str, Competence]
+) -> Iterable[Gate]:
+    """From the gate where it is at hand, else from the result over most images."""
+    most = max(results, key=lambda result: result.evaluated)
+    for oracle in setting.oracles:
+        kept, name = competences.get(oracle), oracle_name(oracle)
+        if kept is not None:
+            yield Gate(oracle, kept.images, kept.accuracy, kept.expected_calibration_error, kept.brier_score)
+            continue
+        accuracy, gap = (
+            value(most, metric, name) for metric in ("oracle_accuracy", "expected_calibration_error")
+        )
+        if accuracy is not None and gap is not None:
+            yield Gate(oracle, most.evaluated, accuracy, gap, None)

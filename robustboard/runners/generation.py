@@ -27,12 +27,12 @@ from robustboard.benchmarks.oracle_loop import (
     reconstruct,
 )
 from robustboard.benchmarks.seeds import Draws
+from robustboard.runners.generated_images import LEVELS
 from robustboard.runners.inputs import Pixels, positions_of, valid_pixels
 from robustboard.runners.oracles import Oracle
 from robustboard.runners.predictions import PredictionTable, SampleStatus
 from robustboard.runners.record import RunKey
 
-LEVELS = 255
 KeepImages = Callable[[str, npt.NDArray[np.uint8]], None]
 """Takes (pair, 8-bit images (n, c, h, w)) of each pair of generator and oracle."""
 

@@ -161,6 +161,8 @@ def load_generator(entry: GeneratorEntry, setup: Setup, space: LabelSpace | None
     told |= {"weights": component.sha256, "diffusers": metadata.version("diffusers")}
     if isinstance(method, VqAscent):
         model = _frozen(VQModel, component, setup, _config_folder(method))
+        if model.config.lookup_from_codebook and not method.quantised:
+            raise CellError("load", "expected quantised: true, as the network looks its codes up")
         found: Generator = VqGenerator(model, method.size, method.channels, method.quantised)
     elif isinstance(method, Denoising):
         found = _diffusion(method, component, setup)

@@ -31,6 +31,7 @@ from robustboard.runners.components import Setup
 from robustboard.runners.corrupted import contents
 from robustboard.runners.device import prepare
 from robustboard.runners.folding import fold
+from robustboard.runners.generated_images import generated_folder
 from robustboard.runners.generation import array_bytes
 from robustboard.runners.jobs import Job
 from robustboard.runners.joined import join
@@ -236,13 +237,9 @@ class Session:
 
     def keep_generated(self, digest: str, pair: str, part: range, stored: npt.NDArray[np.uint8]) -> None:
         """Store the 8-bit images of a shard beside the run, for analyses; the last write stands."""
-        folder = self.generated_folder(digest, pair)
+        folder = generated_folder(self.workspace, digest, pair)
         durable.make_folder(folder)
         durable.write(folder / f"{part.start:06d}.npy", array_bytes(stored))
-
-    def generated_folder(self, digest: str, pair: str) -> Path:
-        """Where the generated images of a run and pair lie, one array a shard."""
-        return self.workspace.runs / "generated" / digest / pair.replace(" ", "-")
 
     def is_committed(self, job: Job) -> bool:
         """Whether a result file of this very key came with the content or lies in the output."""

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from robustboard.benchmarks.attacks.model import Model
-from robustboard.benchmarks.generated import verdict_name
-from robustboard.errors import StoreError
-from robustboard.runners.generation import LEVELS
-from robustboard.runners.generation_scoring import ACCEPTED
+from robustboard.runners.generated_images import Accepted, accepted_of
 from robustboard.runners.session import Session
 from robustboard.runners.store import StoredRun
 
@@ -41,7 +37,7 @@ def transfer(session: Session, runs: Mapping[str, StoredRun], pair: str) -> list
 
     Raises StoreError where the images of a run are no longer stored or are not as many as its rows.
     """
-    accepted = {name: _accepted(session, run, pair) for name, run in sorted(runs.items())}
+    accepted = {name: accepted_of(session.workspace, run, pair) for name, run in sorted(runs.items())}
     right: dict[tuple[str, str], float | None] = {}
     for target, run in sorted(runs.items()):
         dataset = session.catalog.dataset(run.record.plan.key.dataset)
@@ -53,46 +49,16 @@ def transfer(session: Session, runs: Mapping[str, StoredRun], pair: str) -> list
             device=session.device,
         )
         columns = None if classes is None else np.array(classes, np.int64)
-        for source, (images, labels) in accepted.items():
-            right[source, target] = _accuracy(model, columns, images, labels)
+        for source, found in accepted.items():
+            right[source, target] = _accuracy(model, columns, found)
     return [
-        Transfer(pair, source, len(labels), {target: right[source, target] for target in sorted(runs)})
-        for source, (_, labels) in accepted.items()
+        Transfer(pair, source, len(found.ids), {target: right[source, target] for target in sorted(runs)})
+        for source, found in accepted.items()
     ]
 
 
-def _accuracy(
-    model: Model,
-    columns: npt.NDArray[np.int64] | None,
-    images: npt.NDArray[np.uint8],
-    labels: npt.NDArray[np.int64],
-) -> float | None:
-    if not len(labels):
+def _accuracy(model: Model, columns: npt.NDArray[np.int64] | None, found: Accepted) -> float | None:
+    if not found.ids:
         return None
-    pixels = torch.from_numpy(images.astype(np.float32) / LEVELS).to(model.device)
-    predicted = model.logits(pixels).argmax(1).cpu().numpy()
-    return float(np.mean((predicted if columns is None else columns[predicted]) == labels))
-
-
-def _accepted(
-    session: Session, run: StoredRun, pair: str
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The accepted images (n, c, h, w) of a run, and their labels."""
-    made, said = run.predictions.only(pair), run.predictions.only(verdict_name(pair))
-    folder = session.generated_folder(run.record.plan.key_digest, pair)
-    images = _stored(folder, session)
-    labels = made.column("label").astype(np.int64)
-    if len(images) != len(labels):
-        shown = session.workspace.show(folder)
-        raise StoreError(f"{shown}: expected {len(labels)} images, got {len(images)}")
-    taken = (made.column("status") == ACCEPTED) & (said.column("predicted") == labels)
-    return images[taken], labels[taken]
-
-
-def _stored(folder: Path, session: Session) -> npt.NDArray[np.uint8]:
-    parts = sorted(folder.glob("*.npy"))
-    if not parts:
-        raise StoreError(
-            f"{session.workspace.show(folder)}: expected stored images, found none: run it again"
-        )
-    return np.concatenate([np.load(part, allow_pickle=False) for part in parts])
+    predicted = model.logits(torch.from_numpy(found.pixels).to(model.device)).argmax(1).cpu().numpy()
+    return float(np.mean((predicted if columns is None else columns[predicted]) == found.labels))
