@@ -76,6 +76,16 @@ class Workspace:
         return self.content / "leaderboard" / "releases"
 
     @property
+    def committed_sets(self) -> Path:
+        """Small generated sets that came with the content, NAME/VERSION each; may be absent."""
+        return self.content / "leaderboard" / "testsets"
+
+    @property
+    def built_sets(self) -> Path:
+        """Generated sets built here, NAME/VERSION each."""
+        return self.runs / "testsets"
+
+    @property
     def runs(self) -> Path:
         """The store of predictions and trained weights."""
         return self.output / "runs"

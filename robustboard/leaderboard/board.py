@@ -14,6 +14,7 @@ from robustboard.leaderboard.derived import NAMES, Derived, derive
 from robustboard.leaderboard.entries import BoardEntry, Column
 from robustboard.leaderboard.fits import FitEntry
 from robustboard.leaderboard.flagged import Flagged, judge_row
+from robustboard.leaderboard.means import mean_of
 from robustboard.leaderboard.statistics import Direction, rank_ranges
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.keys import Cell
@@ -152,7 +153,13 @@ def build_board(
     seen = {cell.model for cell in (*measured.results, *measured.failures)}
     rows, waiting = [], []
     models = [model for model in catalog.models.values() if model.label_space == entry.label_space]
-    derived = {c.id: derive(c, models, catalog, measured, fits or {}) for c in entry.columns if c.derive}
+    derived = {
+        c.id: mean_of(c, entry, models, measured)
+        if c.derive == "mean"
+        else derive(c, models, catalog, measured, fits or {})
+        for c in entry.columns
+        if c.derive
+    }
     for model in models:
         cells = tuple(
             derived[column.id].cells[model.id]

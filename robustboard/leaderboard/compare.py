@@ -227,6 +227,11 @@ def _difference(
     return Difference(benchmark, dataset, metric, condition, a, b, difference, pairs, None, verdict, reason)
 
 
+def compare_cells(name: str, left: Result, right: Result, bits: Bits) -> Difference:
+    """One score METRIC@CONDITION of two results of the same benchmark and dataset."""
+    return _difference(left.key.benchmark, left.key.dataset, name, (left, right), bits)
+
+
 def _unknown(reason: str) -> tuple[Verdict, str]:
     return "unknown", reason
 

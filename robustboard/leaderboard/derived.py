@@ -30,6 +30,7 @@ NAMES = {
     "drop": "accuracy_drop",
     "effective-robustness": "effective_robustness",
     "relative-robustness": "relative_robustness",
+    "mean": "mean_accuracy",
 }
 """What a column derives → the metric's name."""
 SEED = 0

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.benchmarks.metrics import METRICS
 from robustboard.errors import ContentError, Problem, nearest
-from robustboard.fields import EntryId, Line, Name, Prose, refuse
+from robustboard.fields import EntryId, Flag, Line, Name, Prose, refuse
 from robustboard.leaderboard.fits import OWN, FitEntry, load_fits
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.folders import Found, by_id, need_folder, read_folder
@@ -46,9 +46,12 @@ Title = Annotated[
 ]
 
 
-Derivation = Literal["drop", "effective-robustness", "relative-robustness"]
+Derivation = Literal["drop", "effective-robustness", "relative-robustness", "mean"]
 CLEAN_BENCHMARK = "clean-v1"
 """Gives the clean accuracy where a column's own benchmark does not cover the clean dataset."""
+
+
+PLACE = ("benchmark", "dataset")
 
 
 class CleanSide(Frozen):
@@ -68,13 +71,20 @@ class Column(Frozen):
     title: Title
     group: Title | None = None
     """Heading above neighbouring columns of the same group."""
-    benchmark: EntryId
-    dataset: EntryId
+    folded: Flag = False
+    """Left out of the view that the page opens with; shown by a click, and where scripts are off."""
+    benchmark: EntryId = ""
+    """Of a mean that of its first part; every other column names it."""
+    dataset: EntryId = ""
+    """Likewise."""
     score: ScoreName | None = None
     """METRIC@CONDITION; absent: the result's headline."""
     derive: Derivation | None = None
     """drop: clean accuracy less the score. effective-robustness: the score less what a line through
-    standard models foretells. relative-robustness: the score less that of the model's base."""
+    standard models foretells. relative-robustness: the score less that of the model's base. mean: of the
+    columns that `of` names, for models that have them all."""
+    of: tuple[ColumnId, ...] = ()
+    """Of a mean: ids of two or more measured columns of the board."""
     clean: CleanSide | None = None
     """For drop and effective-robustness."""
     fit: EntryId | None = None
@@ -84,11 +94,21 @@ class Column(Frozen):
 
     @model_validator(mode="after")
     def _check(self) -> Column:
+        for name in PLACE:
+            if not getattr(self, name) and self.derive != "mean":
+                raise refuse("a value", field=name, got="none")
         if (self.derive == "effective-robustness") != (self.fit is not None):
             wanted = "a fit, or own" if self.fit is None else "none, unless derive is effective-robustness"
             raise refuse(wanted, field="fit", got=self.fit or "none")
         if self.clean is not None and self.derive not in ("drop", "effective-robustness"):
             raise refuse("none, unless derive is drop or effective-robustness", field="clean", got="some")
+        if (self.derive == "mean") != (len(self.of) > 1) or len(set(self.of)) != len(self.of):
+            wanted = (
+                "two or more columns, each once" if self.derive == "mean" else "none, unless derive is mean"
+            )
+            raise refuse(wanted, field="of", got=", ".join(self.of) or "none")
+        if self.derive == "mean" and self.score is not None:
+            raise refuse("none for a mean", field="score", got=self.score)
         if self.exclude and self.fit != OWN:
             raise refuse("none, unless fit is own", field="exclude", got=" ".join(self.exclude))
         return self
@@ -103,6 +123,13 @@ class Column(Frozen):
         own, dataset = benchmarks.get(self.benchmark), catalog.datasets.get(name)
         covered = own is not None and dataset is not None and own.setting_for(dataset) is not None
         return (self.benchmark if covered else CLEAN_BENCHMARK), name
+
+
+class SeedGroup(Frozen):
+    """Models that differ by the seed of their training alone, to be told of together; never ranked."""
+
+    name: Name
+    models: tuple[EntryId, ...] = Field(min_length=2)
 
 
 class ReportedView(Frozen):
@@ -125,6 +152,8 @@ class BoardEntry(Frozen):
     columns: tuple[Column, ...] = Field(min_length=1)
     order: str
     """The column whose values order and rank the rows."""
+    seeds: tuple[SeedGroup, ...] = ()
+    """Trainings of the same recipe; the page tells their mean and how far they lie apart."""
     reported: tuple[ReportedView, ...] = ()
 
     @property
@@ -139,10 +168,27 @@ class BoardEntry(Frozen):
             twice = sorted({value for value in values if values.count(value) > 1})
             if twice:
                 raise refuse("each one once", field=field, got=f"{twice[0]} again")
+        measured = {column.id for column in self.columns if column.derive is None}
+        for place, column in enumerate(self.columns):
+            odd = [name for name in column.of if name not in measured]
+            if odd:
+                wanted = f"measured columns of the board ({', '.join(sorted(measured))})"
+                raise refuse(wanted, field=f"columns.{place}.of", got=odd[0], near=nearest(odd[0], measured))
         if self.order not in ids:
             near = nearest(self.order, ids)
             raise refuse(f"the id of a column ({', '.join(ids)})", field="order", got=self.order, near=near)
-        return self
+        return self._placed()
+
+    def _placed(self) -> BoardEntry:
+        """With benchmark and dataset of the first part at each mean that names none."""
+        known = {column.id: column for column in self.columns}
+        columns = tuple(
+            column.model_copy(update={name: getattr(known[column.of[0]], name) for name in PLACE})
+            if column.of and not (column.benchmark and column.dataset)
+            else column
+            for column in self.columns
+        )
+        return self if columns == self.columns else self.model_copy(update={"columns": columns})
 
 
 def load_boards(

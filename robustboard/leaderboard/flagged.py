@@ -99,6 +99,7 @@ def judge_row(
         cell = Cell(model, column.benchmark, column.dataset)
         if lower is not None or any(_absolute(each, cell) for each in here):
             doubted.add(column.id)
+    doubted |= {column.id for column in entry.columns if doubted & set(column.of)}
     order = entry.order_column
     view = cells[entry.columns.index(order)]
     random = any(

@@ -68,7 +68,8 @@ class Score(Frozen):
 
     `value`, `low` and `high` are in `unit`; all three are None exactly when `status` is undefined, and
     then `reason` says why. `low` and `high` bound the 95 % interval. `correct` is the integer count
-    behind a share, None for scores that are no share. A `difference` is one of two shares.
+    behind a share, None for scores that are no share. A `difference` is one of two shares. `ends-95` runs
+    from the mean of several intervals' lower ends to that of their upper ends.
     """
 
     metric: str
@@ -80,7 +81,7 @@ class Score(Frozen):
     correct: Natural | None = None
     unit: Literal["share", "count", "ratio", "difference", "percent"] = "share"
     direction: Literal["higher", "lower", "none"] = "higher"
-    interval: Literal["wilson-95", "normal-95", "newcombe-95", "bootstrap-95", "none"] = "wilson-95"
+    interval: Literal["wilson-95", "normal-95", "newcombe-95", "bootstrap-95", "ends-95", "none"] = "wilson-95"
     status: Literal["ok", "undefined"] = "ok"
     reason: str | None = None
 
@@ -252,8 +253,9 @@ class Result(Frozen):
     format: Literal["robustboard.result/1"] = "robustboard.result/1"
     key: RunKey
     key_digest: str
-    status: Literal["verified"] = "verified"
-    """This project ran it; only a run record can yield a Result."""
+    status: Literal["verified"]
+    """A run record stands behind it: only one can yield a Result. Who has checked it since is told by
+    leaderboard/verifications, and a result that nobody has checked is not ranked."""
     images: int
     """Images in the dataset entry."""
     evaluated: int
