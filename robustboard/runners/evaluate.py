@@ -40,6 +40,7 @@ from robustboard.runners.score import headline, name_of, result_of, write_result
 from robustboard.runners.session import Session
 from robustboard.runners.sharing import shared_in
 from robustboard.runners.store import OpenRun, run_plan
+from robustboard.runners.verifications import note_run
 from robustboard.runners.worst_case import worst_case
 
 __all__ = ["Session", "measure_cell", "run_cells"]
@@ -100,6 +101,7 @@ def measure_cell(job: Job, session: Session) -> Outcome:
     session.store.set_current(name_of(result), job.key)
     write_result(session.workspace, result)
     write_per_image(session.workspace, stored, job.benchmark, job.setting)
+    note_run(session.workspace, stored)
     part = "" if result.complete else f" of {result.images}, so partial and never ranked"
     told = f"{headline(result)} on {result.evaluated} images{part}{flagged(result.flags)}, key {digest[:12]}"
     return Outcome("ok", told) if todo else Outcome("skipped", f"measured already: {told}")

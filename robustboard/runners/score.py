@@ -17,6 +17,7 @@ from robustboard.runners.record import Result, RunKey
 from robustboard.runners.scoring import scores
 from robustboard.runners.sharing import sharing_flags
 from robustboard.runners.store import Store, StoredRun
+from robustboard.runners.verifications import note_run
 from robustboard.workspace import Workspace
 
 NOT_IN_ENTRIES = frozenset({"software"})
@@ -42,6 +43,7 @@ def result_of(run: StoredRun, benchmark: BenchmarkEntry, setting: Scope) -> Resu
     return Result(
         key=plan.key,
         key_digest=plan.key_digest,
+        status="verified",
         images=plan.images,
         evaluated=plan.evaluated,
         skipped=plan.skipped,
@@ -187,6 +189,7 @@ def score(workspace: Workspace, catalog: Catalog, benchmarks: Mapping[str, Bench
             setting = benchmark.setting_for(catalog.dataset(result.key.dataset))
             if setting is not None:
                 write_per_image(workspace, run, benchmark, setting)
+            note_run(workspace, run)
         except RobustboardError as error:
             rebuilt.append(Rebuilt(name, None, changed=False, reason=str(error)))
         else:

@@ -172,6 +172,7 @@ class World:
         return Result(
             key=key,
             key_digest=key.digest,
+            status="verified",
             images=size,
             evaluated=n,
             skipped=skipped,

@@ -47,6 +47,7 @@ def models(numbers: dict[str, Sequence[float | None]], run_key: RunKey) -> list[
             Result(
                 key=key,
                 key_digest=key.digest,
+                status="verified",
                 images=6,
                 evaluated=6,
                 skipped=0,

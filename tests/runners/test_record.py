@@ -141,6 +141,7 @@ def test_only_a_whole_run_is_complete(run_key: RunKey, made: Made) -> None:
     whole = Result(
         key=run_key,
         key_digest=run_key.digest,
+        status="verified",
         images=20,
         evaluated=20,
         skipped=0,
