@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robustboard import __version__, audit_cli, console, external_cli, testset_cli
+from robustboard import __version__, audit_cli, console, environment, external_cli, new_cli, testset_cli
 from robustboard.errors import RobustboardError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(audit_cli.app, name="audit")
 app.add_typer(external_cli.app, name="external")
+app.add_typer(new_cli.app, name="new")
 app.add_typer(testset_cli.app, name="testset")
 
 
@@ -94,6 +95,7 @@ def options(
 ) -> None:
     """Measure the robustness of image classifiers and publish a static leaderboard."""
     del version  # the callback has answered it
+    environment.refuse_unsafe_environment()
     context.obj = Options(workspace, output, debug)
 
 
@@ -333,6 +335,7 @@ def main() -> None:
     """Entry point: expected errors are one readable message on stderr with their exit code."""
     debug = "--debug" in sys.argv[1:]
     console.spell_out()
+    environment.redact_streams()
     try:
         app(prog_name="robustboard")
     except RobustboardError as error:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robustboard import console
+from robustboard import console, environment
 from robustboard.benchmarks import catalog as benchmark_catalog
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.errors import CellError, ContentError, LockError, Problem, UnknownNameError, UserError
 from robustboard.registry.catalog import Catalog, load_catalog
+from robustboard.registry.entries import DatasetEntry
 from robustboard.registry.folders import read_folder
 from robustboard.registry.lock import Lock, Lockable, add_line, key_of, read_lock
 from robustboard.workspace import Workspace
@@ -128,13 +131,19 @@ def lock(content: Content, names: Sequence[str]) -> int:
     """Resolve entries and write their lock lines; 1 when some could not be resolved."""
     from robustboard.registry.resolve import Resolver  # noqa: PLC0415 - only here
     from robustboard.runners import hub  # noqa: PLC0415 - imports huggingface_hub
+    from robustboard.runners.progress import reporter  # noqa: PLC0415 - imports rich
     from robustboard.runners.sources.places import find_data  # noqa: PLC0415 - only here
 
-    resolver = Resolver(lambda path: find_data(path, content.workspace), hub.resolve)
+    say_endpoint()
     failed = 0
     for entry in _chosen(content, names):
+        gated = isinstance(entry, DatasetEntry) and entry.gated
         try:
-            found = resolver.resolve(entry)
+            with reporter(quiet=not sys.stderr.isatty()) as shown:
+                ask = partial(
+                    hub.resolve, token=gated, progress=lambda stage, done: shown.stage(f"{stage} {done:.0%}")
+                )
+                found = Resolver(lambda path: find_data(path, content.workspace), ask).resolve(entry)
         except (LockError, CellError) as error:
             console.say(f"failed: {error}")
             failed += 1
@@ -142,6 +151,13 @@ def lock(content: Content, names: Sequence[str]) -> int:
         add_line(content.workspace, key_of(entry), found)
         console.say(f"locked {key_of(entry)}")
     return 1 if failed else 0
+
+
+def say_endpoint() -> None:
+    """Say which Hub is asked where HF_ENDPOINT names another one than the usual."""
+    unusual = environment.unusual_endpoint()
+    if unusual is not None:
+        console.say(f"HF_ENDPOINT is set: the Hub is {unusual}")
 
 
 def _cells(content: Content, wanted: Wanted) -> list[Cell]:
@@ -216,6 +232,7 @@ def _measure(
     from robustboard.runners.evaluate import Session, run_cells  # noqa: PLC0415 - imports torch
     from robustboard.runners.progress import reporter  # noqa: PLC0415 - imports rich
 
+    say_endpoint()
     session = Session(
         workspace=content.workspace,
         catalog=content.catalog,

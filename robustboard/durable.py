@@ -15,9 +15,11 @@ import os
 import secrets
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from robustboard.errors import DiskFullError, StoreError
 
@@ -218,3 +220,16 @@ def exclusive(folder: Path) -> Iterator[None]:
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
+
+
+def scratch(folder: Path) -> BinaryIO:
+    """A nameless file on the disk of `folder`, gone with the process. Raises DiskFullError or StoreError."""
+    make_folder(folder)
+    with _told(folder):
+        return cast("BinaryIO", tempfile.TemporaryFile(dir=folder))
+
+
+def append(file: BinaryIO, data: bytes) -> None:
+    """Write to a scratch file. Raises DiskFullError or StoreError."""
+    with _told(Path("a scratch file"), len(data)):
+        file.write(data)

@@ -29,6 +29,7 @@ FailureKind = Literal[
     "timeout",
     "gated",
     "missing",
+    "unavailable",
     "decode",
     "labels",
     "budget",

@@ -208,6 +208,7 @@ def pull(
     """
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - not paid by --help
 
+    from robustboard.commands import say_endpoint  # noqa: PLC0415 - as above
     from robustboard.fields import Commit  # noqa: PLC0415 - as above
     from robustboard.runners.progress import reporter  # noqa: PLC0415 - imports rich
     from robustboard.runners.testsets.pull import pull as pull_set  # noqa: PLC0415 - imports the Hub's client
@@ -223,6 +224,7 @@ def pull(
                 f"--revision: expected a commit hash of 40 hex digits, got {echo(revision)}"
             ) from None
     folder = to or _folder(content, entry)
+    say_endpoint()
     try:
         found = pull_set(entry, name, revision, folder, reporter(quiet=quiet))
     except CellError as error:

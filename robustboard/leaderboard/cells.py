@@ -17,8 +17,9 @@ from robustboard.runners.keys import Cell
 from robustboard.runners.per_image import PerImage
 from robustboard.runners.record import Result, Score
 
-CellStatus = Literal["ok", "partial", "outdated", "undefined", "failed", "not run"]
-"""ok: measured on every image, under the entries as they are now; only such cells can rank a model."""
+CellStatus = Literal["ok", "partial", "outdated", "undefined", "failed", "withheld", "not run"]
+"""ok: measured on every image, under the entries as they are now; only such cells can rank a model.
+withheld: its data or weights are gated, and who ran it had not accepted their terms."""
 STATUSES: tuple[CellStatus, ...] = get_args(CellStatus)
 
 
@@ -142,6 +143,10 @@ class Measured:
         result = self.results.get(cell)
         if result is None:
             failure = self.failures.get(cell)
+            if failure is not None and failure.kind == "gated":
+                return CellView("withheld", None, failure.reason, None)
+            if failure is not None and failure.kind == "unavailable":
+                return CellView("not run", None, f"tried, but {failure.reason}", None)
             if failure is not None:
                 return CellView("failed", None, f"{failure.kind}: {failure.reason}", None)
             return CellView("not run", None, "nobody has run it", None)

@@ -9,6 +9,7 @@ from importlib import metadata
 
 import torch
 
+from robustboard.environment import unusual_endpoint
 from robustboard.runners.device import describe, peak_memory_bytes
 from robustboard.runners.record import Checks, Facts
 
@@ -17,14 +18,15 @@ DISTRIBUTIONS = ("robustboard", "torch", "timm", "open_clip_torch", "numpy", "pi
 
 @cache
 def environment() -> dict[str, str]:
-    """Versions and kind of machine; no host name, path or user."""
+    """Versions and kind of machine, and the Hub where it is not the usual one; no host name, path or user."""
     found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
     for name in DISTRIBUTIONS:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    unusual = unusual_endpoint()
+    return found | ({"hub": unusual} if unusual else {})
 
 
 def shard_facts(

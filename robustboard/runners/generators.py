@@ -36,6 +36,7 @@ from robustboard.registry.generators import (
 )
 from robustboard.registry.labels import LabelSpace
 from robustboard.runners.components import Component, Made, Material, Setup, trained_component
+from robustboard.runners.configs import check_diffusers
 from robustboard.runners.denoising import DiffusionGenerator, LatentDenoiser, PixelDenoiser
 from robustboard.runners.framing import SYMMETRIC, fitted, restored
 from robustboard.runners.generator_training import train_unet, train_vq
@@ -212,7 +213,9 @@ def _fetched(entry: GeneratorEntry, setup: Setup) -> Component:
         raise CellError("unlocked", str(error)) from error
     from robustboard.runners.hub import fetch_generator  # noqa: PLC0415 - takes a second to import
 
-    return Component(fetch_generator(entry, locked, setup.workspace), files_digest(locked))
+    folder = fetch_generator(entry, locked, setup.workspace, setup.progress)
+    check_diffusers(folder)
+    return Component(folder, files_digest(locked))
 
 
 def _config_folder(method: VqAscent) -> str:

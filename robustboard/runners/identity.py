@@ -189,3 +189,18 @@ def file_sha256(path: Path) -> str:
     """SHA-256 of a file's bytes (64 hex digits)."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def impostor(start: bytes) -> str | None:
+    """What a file is that only bears the name of a weights file, told by its first 512 bytes.
+
+    None when nothing speaks against it.
+    """
+    text = start.lstrip().lower()
+    if not start:
+        return "it is empty"
+    if text.startswith((b"<!doctype", b"<html", b"<?xml", b"<head")):
+        return "it looks like HTML, a web page saved in its place"
+    if start.startswith(b"version https://git-lfs"):
+        return "it is a Git LFS pointer, not the file itself"
+    return None

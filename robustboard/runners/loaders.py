@@ -13,6 +13,7 @@ from robustboard.errors import CellError, UserError, echo
 from robustboard.registry.entries import ModelEntry, PackageWeights
 from robustboard.registry.labels import LabelSpace
 from robustboard.runners.classifier import Classifier
+from robustboard.runners.configs import check_size
 from robustboard.runners.networks import build_network
 from robustboard.runners.tensors import State, first_line, read_state
 from robustboard.runners.weights import Weights
@@ -42,7 +43,10 @@ def load_timm(entry: ModelEntry, space: LabelSpace, weights: Weights) -> Classif
     """A timm network with the stored weights, every tensor of it and no other."""
     classes = len(space.classes)
     stored = read_state(weights.path, pickle_allowed=isinstance(entry.source, PackageWeights))
+    numbers = sum(tensor.numel() for tensor in stored.values())
     with torch.random.fork_rng(devices=[]):
+        if entry.architecture.arguments:  # without any, the library's own sizes stand
+            check_size(lambda: build_network(entry, classes), numbers, what=entry.architecture.name)
         network = build_network(entry, classes)
     wanted = network.state_dict()
     if entry.architecture.state_map == "position":

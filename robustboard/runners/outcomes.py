@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Literal
 
+from robustboard.environment import redact
 from robustboard.errors import (
     CellError,
     DiskFullError,
@@ -29,6 +30,9 @@ from robustboard.workspace import Workspace
 logger = logging.getLogger(__name__)
 
 INTERRUPTED = 130
+MEASURED = ("ok", "skipped")
+STATES: dict[FailureKind, Literal["withheld", "pending"]] = {"gated": "withheld", "unavailable": "pending"}
+"""How a cell ends that could not be measured for no fault of its own; for other reasons it failed."""
 MAX_REASON = 300
 
 
@@ -36,11 +40,12 @@ MAX_REASON = 300
 class Outcome:
     """How one cell ended."""
 
-    state: Literal["ok", "skipped", "failed"]
-    """skipped: finished before, nothing was measured."""
+    state: Literal["ok", "skipped", "withheld", "pending", "failed"]
+    """skipped: finished before, nothing was measured. withheld: its data or weights are gated, and nobody
+    accepted their terms. pending: the Hub could not be reached, so the same command may yet measure it."""
     reason: str
     kind: FailureKind | None = None
-    """Only of failures."""
+    """Only of cells without a measurement."""
 
 
 class Summary:
@@ -61,7 +66,7 @@ class Summary:
     def add(self, cell: Cell, outcome: Outcome) -> None:
         """Note how a cell ended, and tell it."""
         self.outcomes[cell] = outcome
-        if outcome.state != "failed":
+        if outcome.state in MEASURED:
             clear_failure(self._workspace, cell)
         said = f"{outcome.kind}; the summary says why" if outcome.kind else outcome.reason
         self._reporter.finish(cell.name, f"{outcome.state} {cell.name}: {said}")
@@ -89,11 +94,11 @@ class Summary:
 
     def _fail(self, cells: tuple[Cell, ...], kind: FailureKind, reason: object) -> None:
         if self._debug:
-            traceback.print_exc(file=sys.stderr)
-        text = " ".join(str(reason).split())[:MAX_REASON]
+            sys.stderr.write(redact(traceback.format_exc()))
+        text = redact(" ".join(str(reason).split()))[:MAX_REASON]
         for cell in cells:
             if cell not in self.outcomes:
-                self.add(cell, Outcome("failed", text, kind))
+                self.add(cell, Outcome(STATES.get(kind, "failed"), text, kind))
                 if kind != "disk-full":
                     self._keep(cell, kind, text)
 
@@ -116,26 +121,33 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """0 when every cell is there, 1 when one failed, 3 when the disk is full, 130 after Ctrl-C."""
+        """0 when every cell is there or withheld, else 1; 3 when the disk is full, 130 after Ctrl-C."""
         if self.interrupted:
             return INTERRUPTED
         if self.disk_full is not None:
             return self.disk_full.exit_code
-        return 0 if all(self.succeeded(cell) for cell in self.cells) else 1
+        return 0 if all(self.succeeded(cell) or self._is_withheld(cell) for cell in self.cells) else 1
+
+    def _is_withheld(self, cell: Cell) -> bool:
+        return cell in self.outcomes and self.outcomes[cell].state == "withheld"
 
     def succeeded(self, cell: Cell) -> bool:
         """Whether a cell is measured, now or before."""
-        return cell in self.outcomes and self.outcomes[cell].state != "failed"
+        return cell in self.outcomes and self.outcomes[cell].state in MEASURED
 
     def text(self) -> str:
         """`2 ok, 1 skipped (already done), 1 failed`, after a line for each failure."""
         counts = Counter(outcome.state for outcome in self.outcomes.values())
         found = [
-            f"failed {cell.name}: {outcome.kind}: {outcome.reason}"
+            f"{outcome.state} {cell.name}: {outcome.kind}: {outcome.reason}"
             for cell, outcome in self.outcomes.items()
-            if outcome.state == "failed"
+            if outcome.state not in MEASURED
         ]
         total = f"{counts['ok']} ok, {counts['skipped']} skipped (already done), {counts['failed']} failed"
+        if counts["withheld"]:
+            total += f", {counts['withheld']} withheld (terms were not accepted)"
+        if counts["pending"]:
+            total += f", {counts['pending']} pending (the Hub was out of reach; run the same command again)"
         rest = len(self.cells) - len(self.outcomes)
         if rest:
             why = "interrupted" if self.interrupted else "the disk is full"

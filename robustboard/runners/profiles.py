@@ -37,6 +37,9 @@ class RunProfile(Frozen):
     """Images at once; halved when memory does not suffice."""
     threads: Count | None = None
     """Threads of one operation on the CPU; absent: as many as PyTorch takes."""
+    streaming: Flag = False
+    """Fetch the shards of Hub datasets when they are read and drop them again, for sets that do not fit
+    the disk; each is fetched twice for the first model."""
     subset: Sample | None = None
     """A part of each dataset; such results are marked partial and never ranked."""
     time_limit_seconds: Count | None = None

@@ -15,7 +15,14 @@ from robustboard.registry.labels import LabelSpace
 from robustboard.runners.sources import SOURCES
 from robustboard.runners.sources.labels import Labelled, class_indices
 from robustboard.runners.sources.places import AbsentFile, wrong_count
-from robustboard.runners.sources.stored import EncodedImages, Request, Stored, StoredLabels
+from robustboard.runners.sources.stored import (
+    EncodedImages,
+    Progress,
+    Request,
+    Stored,
+    StoredLabels,
+    digest_of,
+)
 from robustboard.workspace import Workspace
 
 
@@ -55,6 +62,10 @@ class SomeImages:
         """The bytes of one file. Raises CellError."""
         return self.images.read(self.rows[row])
 
+    def digest(self, row: int) -> bytes:
+        """SHA-256 of the bytes of one file. Raises CellError."""
+        return digest_of(self.images, self.rows[row])
+
 
 def labels_of(entry: DatasetEntry, space: LabelSpace, catalog: Catalog | None) -> Labels:
     """What a dataset's labels count. Without a catalogue any class of the label space may occur."""
@@ -70,6 +81,8 @@ def read_rows(
     workspace: Workspace,
     lock: Mapping[str, LockedEntry],
     catalog: Catalog | None = None,
+    streaming: bool = False,
+    progress: Progress | None = None,
 ) -> Rows:
     """The rows of a dataset, as many as it says, each with a label that it may have.
 
@@ -85,9 +98,19 @@ def read_rows(
         if catalog is None:
             raise UserError(f"expected the catalogue to read {entry.id}, a view of {entry.source.dataset}")
         whole = catalog.dataset(entry.source.dataset)
-        found = _view(read_rows(whole, space, workspace=workspace, lock=lock, catalog=catalog), entry, labels)
+        rows = read_rows(
+            whole,
+            space,
+            workspace=workspace,
+            lock=lock,
+            catalog=catalog,
+            streaming=streaming,
+            progress=progress,
+        )
+        found = _view(rows, entry, labels)
     else:
-        request = Request(entry, labels.space, workspace, lock.get(f"dataset/{entry.id}"))
+        locked = lock.get(f"dataset/{entry.id}")
+        request = Request(entry, labels.space, workspace, locked, streaming, progress)
         stored, mirror = _first_present(request)
         origin = stored.origin if mirror == 0 else f"mirror {mirror}: {stored.origin}"
         _check_count(stored, entry)
@@ -146,18 +169,27 @@ def _view(whole: Rows, entry: DatasetEntry, labels: Labels) -> Rows:
     )
 
 
+ABSENT = ("gated", "unavailable")
+"""Kinds of failure after which a mirror is tried, beside AbsentFile."""
+
+
 def _first_present(request: Request) -> tuple[Stored, int]:
-    """The source, or the first mirror that can be read, and its number (0 is the source)."""
+    """The source, or the first mirror that can be read, and its number (0 is the source).
+
+    Raises CellError of the source's own kind where there is none: withheld, or worth another try.
+    """
     entry = request.entry
     try:
         return SOURCES[entry.source.kind](entry.source, request), 0
-    except AbsentFile as error:
-        reasons = [error.reason]
+    except CellError as error:
+        if not isinstance(error, AbsentFile) and error.kind not in ABSENT:
+            raise
+        kind, reasons = error.kind, [error.reason]
     for number, mirror in enumerate(entry.mirrors, 1):
         try:
             return SOURCES[mirror.kind](mirror, request), number
         except CellError as error:
-            if error.kind not in ("missing", "gated", "unlocked"):
+            if error.kind not in ("missing", "unlocked", *ABSENT):
                 raise
             reasons.append(f"mirror {number}: {error.reason}")
-    raise CellError("missing", "; ".join(reasons))
+    raise CellError(kind, "; ".join(reasons))

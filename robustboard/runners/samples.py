@@ -22,7 +22,7 @@ from robustboard.runners.sources.cache import cache_of
 from robustboard.runners.sources.decoding import policy
 from robustboard.runners.sources.fitting import view_of
 from robustboard.runners.sources.pixels import ArrayImages, FileImages, Floats, Images, with_channels
-from robustboard.runners.sources.stored import Request, Stored
+from robustboard.runners.sources.stored import Progress, Request, Stored
 from robustboard.workspace import Workspace
 
 
@@ -100,6 +100,8 @@ def load_samples(
     input: InputSpec,  # noqa: A002 - the entry's own word for it
     skip_damaged: bool = False,
     catalog: Catalog | None = None,
+    streaming: bool = False,
+    progress: Progress | None = None,
 ) -> Samples:
     """Read a dataset entry from its source, or from the first mirror whose files are here.
 
@@ -109,11 +111,20 @@ def load_samples(
 
     A damaged image is an error, here or in `pixels`; with `skip_damaged` all files are decoded once now,
     and the damaged ones are left out and listed. Views, class subsets and groups need the catalogue:
-    with it, a label that the dataset cannot have is refused. Raises CellError (missing, decode, labels,
+    with it, a label that the dataset cannot have is refused. With `streaming`, shards from the Hub are
+    fetched when they are read and dropped again. Raises CellError (missing, unavailable, decode, labels,
     hash-mismatch, unlocked, gated) with one line that names file or row and the next step.
     """
     try:
-        rows = read_rows(entry, space, workspace=workspace, lock=lock, catalog=catalog)
+        rows = read_rows(
+            entry,
+            space,
+            workspace=workspace,
+            lock=lock,
+            catalog=catalog,
+            streaming=streaming,
+            progress=progress,
+        )
         return samples_of(rows, input, skip_damaged=skip_damaged)
     except CellError as error:
         raise CellError(error.kind, f"dataset {entry.id}: {error.reason}") from error

@@ -179,6 +179,8 @@ class Session:
             input=spec,
             skip_damaged=self.skip_damaged,
             catalog=self.catalog,
+            streaming=self.profile.streaming,
+            progress=lambda stage, done: self.reporter.stage(f"{stage} {done:.0%}"),
         )
         if entry.native_size is not None:
             self._fixed_size[name] = samples

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from pathlib import Path
 
@@ -11,38 +10,22 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from robustboard import jsons
-from robustboard.errors import CellError, StoreError, UserError, echo
+from robustboard.environment import refuse_unsafe_environment
+from robustboard.errors import CellError, StoreError, echo
+from robustboard.runners import identity
 
 State = dict[str, Tensor]
 
 MAX_HEADER = 100_000_000
 """Bytes of JSON at the start of a safetensors file; the format's own limit."""
 
-UNSAFE_VARIABLE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 _PICKLES = (".pth", ".bin", ".pt")
-
-
-def refuse_unsafe_environment() -> None:
-    """Raise UserError where the environment makes torch run code from weights files."""
-    if os.environ.get(UNSAFE_VARIABLE):
-        raise UserError(
-            f"{UNSAFE_VARIABLE} is set: expected it unset, since it lets weights files run code;"
-            f" run `unset {UNSAFE_VARIABLE}` first"
-        )
 
 
 def describe_impostor(path: Path) -> str | None:
     """What a file is that only bears the name of a weights file; None when nothing speaks against it."""
     with path.open("rb") as file:
-        start = file.read(512)
-    text = start.lstrip().lower()
-    if not start:
-        return "it is empty"
-    if text.startswith((b"<!doctype", b"<html", b"<?xml", b"<head")):
-        return "it looks like HTML, a web page saved in its place"
-    if start.startswith(b"version https://git-lfs"):
-        return "it is a Git LFS pointer, not the file itself"
-    return None
+        return identity.impostor(file.read(512))
 
 
 def read_state(path: Path, *, pickle_allowed: bool = False) -> State:
@@ -63,8 +46,7 @@ def read_state(path: Path, *, pickle_allowed: bool = False) -> State:
     else:
         raise CellError("load", f"{path.name}: expected a .safetensors file")
     for name, tensor in state.items():
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise CellError("non-finite", f"{path.name}: tensor {echo(name)} holds NaN or infinity")
+        _check_finite(path, name, tensor)
     return state
 
 
@@ -75,6 +57,32 @@ def _read_safetensors(path: Path) -> State:
             return {name: file.get_tensor(name) for name in file.offset_keys()}
     except (SafetensorError, OSError, ValueError) as error:
         raise CellError("load", f"{path.name} is damaged or cut short: {first_line(error)}") from error
+
+
+def check_tensors(path: Path) -> int:
+    """Check the header and every number of a .safetensors file that a library will load; how many there are.
+
+    One tensor is in memory at a time. Raises CellError: load, non-finite.
+    """
+    wrong = describe_impostor(path)
+    if wrong:
+        raise CellError("load", f"{path.name} is no weights file: {wrong}")
+    _check_header(path)
+    count = 0
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            for name in file.offset_keys():
+                tensor = file.get_tensor(name)
+                _check_finite(path, name, tensor)
+                count += tensor.numel()
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CellError("load", f"{path.name} is damaged or cut short: {first_line(error)}") from error
+    return count
+
+
+def _check_finite(path: Path, name: str, tensor: Tensor) -> None:
+    if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+        raise CellError("non-finite", f"{path.name}: tensor {echo(name)} holds NaN or infinity")
 
 
 def _check_header(path: Path) -> None:

@@ -35,7 +35,7 @@ def locate_weights(
 
     Files are compared with the lock before every use. Weights that this project trains are taken
     from the store of runs; where they are absent, `train` says whether to train them now, else
-    None. Raises CellError: unlocked, missing, gated or hash-mismatch.
+    None. Raises CellError: unlocked, missing, gated, unavailable or hash-mismatch.
     """
     source = entry.source
     if isinstance(source, TrainedWeights):
@@ -44,7 +44,7 @@ def locate_weights(
     if isinstance(source, HubWeights):
         from robustboard.runners.hub import fetch_model  # noqa: PLC0415 - takes a second to import
 
-        return Weights(fetch_model(entry, found, workspace), identity.files_digest(found))
+        return Weights(fetch_model(entry, found, workspace, progress), identity.files_digest(found))
     path = _data_file(source, workspace) if isinstance(source, FileWeights) else _package_file(source)
     check_bytes(path, source.sha256)
     return Weights(path, source.sha256)

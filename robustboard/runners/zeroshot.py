@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import open_clip
-import timm
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from robustboard import jsons
-from robustboard.errors import CellError, StoreError, echo
+from robustboard.errors import CellError
 from robustboard.registry.entries import InputSpec, ModelEntry
 from robustboard.registry.labels import LabelSpace
 from robustboard.runners.classifier import Classifier
-from robustboard.runners.tensors import first_line, read_state
+from robustboard.runners.configs import check_open_clip, read_config
+from robustboard.runners.tensors import first_line
 from robustboard.runners.weights import Weights
 
 CONFIG = "open_clip_config.json"
@@ -117,24 +116,10 @@ def _check_folder(folder: Path) -> None:
             raise CellError(
                 "load", f"expected {name} in {folder.name}, found none: lock and fetch the model again"
             )
-    try:
-        config = jsons.strict((folder / CONFIG).read_bytes(), CONFIG)
-    except StoreError as error:
-        raise CellError("load", first_line(error)) from error
-    model = config.get("model_cfg") if isinstance(config, dict) else None
-    if not isinstance(model, dict):
-        raise CellError("load", f"{CONFIG}: expected a mapping model_cfg")
-    text, vision = model.get("text_cfg"), model.get("vision_cfg")
-    if not isinstance(text, dict) or not isinstance(vision, dict):
-        raise CellError("load", f"{CONFIG}: expected mappings text_cfg and vision_cfg")
-    if "hf_model_name" in text:
-        raise CellError("load", f"{CONFIG}: a text model from another repository is not loaded")
+    check_open_clip(folder, CONFIG, TENSORS)
+    text = read_config(folder / CONFIG)["model_cfg"]["text_cfg"]
     if text.get("hf_tokenizer_name") and importlib.util.find_spec("transformers") is None:
         raise CellError("extra-missing", f"{CONFIG}: its tokenizer needs: pip install transformers")
-    tower = vision.get("timm_model_name")
-    if tower is not None and not (isinstance(tower, str) and timm.is_model(tower)):
-        raise CellError("load", f"{CONFIG}: timm has no architecture {echo(tower)}")
-    read_state(folder / TENSORS)
 
 
 def _check_input(spec: InputSpec, model: Any) -> None:  # noqa: ANN401 - open_clip has no types

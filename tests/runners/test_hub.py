@@ -17,7 +17,7 @@ from safetensors.torch import save
 
 from robustboard.errors import CellError
 from robustboard.registry.entries import HubData, HubWeights
-from robustboard.runners import hub as hub_module
+from robustboard.runners.hub import client, fetch, files, resolving
 
 HERE = Path(__file__).resolve().parent
 A, B = "a" * 40, "b" * 40
@@ -156,7 +156,12 @@ def test_resolve_takes_the_data_files_of_a_split(hub: Hub) -> None:
 
     found = hub.value("resolve", "dataset", {**data, "config": "big"})
 
-    assert found == {"commit": A, "version": None, "files": [locked(n.encode(), n) for n in names[:2]]}
+    card = locked(b"README.md", "README.md")
+    assert found == {
+        "commit": A,
+        "version": None,
+        "files": [*(locked(n.encode(), n) for n in names[:2]), card],
+    }
 
 
 @pytest.mark.parametrize(
@@ -177,7 +182,7 @@ def test_data_files_are_told_by_the_names_of_splits(name: str, taken: bool) -> N
         {**source(), "split": "test", "image_column": "image", "label_column": "label"}
     )
 
-    assert hub_module._needed(data, [name]) == ([name] if taken else [])
+    assert resolving.needed(data, [name]) == ([name] if taken else [])
 
 
 @pytest.mark.parametrize(
@@ -262,7 +267,7 @@ def test_a_server_that_answers_another_commit_is_refused(hub: Hub) -> None:
 )
 def test_file_names_that_lead_elsewhere_are_never_asked_for(name: str) -> None:
     with pytest.raises(CellError, match="no file name that is ever fetched"):
-        hub_module._download(REPO, name, commit=A, kind="model")
+        files.download(client.Call(REPO, commit=A), name, None)
 
 
 @pytest.mark.parametrize("revision", ["main", "v1", "aaaaaaa", "refs/pr/1", A.upper(), A + "a"])
@@ -271,7 +276,7 @@ def test_branches_tags_and_short_hashes_are_refused(revision: str) -> None:
     with pytest.raises(ValueError, match="40 hex digits"):
         HubWeights.model_validate(source(revision=revision))
     with pytest.raises(CellError, match="40 hex digits"):
-        hub_module.fetch(REPO, [], commit=revision)
+        fetch(REPO, [], commit=revision)
 
 
 def test_gated_absent_and_unreachable_are_three_different_lines(hub: Hub) -> None:
@@ -283,7 +288,7 @@ def test_gated_absent_and_unreachable_are_three_different_lines(hub: Hub) -> Non
     hub.stop()
     unreachable = hub.ask("fetch", REPO, A, [locked()])
 
-    assert (gated["kind"], absent["kind"], unreachable["kind"]) == ("gated", "missing", "missing")
+    assert (gated["kind"], absent["kind"], unreachable["kind"]) == ("gated", "missing", "unavailable")
     assert "org/gated is gated: terms must be accepted" in gated["text"]
     assert "absent.safetensors" in absent["text"]
     assert f"the Hub at {hub.address} is out of reach" in unreachable["text"]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from robustboard.registry.entries import LockedEntry, ModelEntry
-from robustboard.runners import hub as hub_module
+from robustboard.runners import hub
+from robustboard.runners.hub import Call, files
 from robustboard.workspace import Workspace
 from tests.runners.test_hub import A, locked, source
 
@@ -20,13 +21,13 @@ def test_several_files_are_laid_out_alone(tmp_path: Path, monkeypatch: pytest.Mo
         (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
         (snapshot / name).write_bytes(content)
 
-    def local(_repo: str, name: str, *, commit: str, kind: str) -> Path:
-        assert (commit, kind) == (A, "model")
+    def local(call: Call, name: str, _progress: object) -> Path:
+        assert (call.commit, call.kind, call.token) == (A, "model", False)
         return snapshot / name
 
-    monkeypatch.setattr(hub_module, "_download", local)
-    files = [locked(content, name) for name, content in data.items()]
-    found = LockedEntry.model_validate({"commit": A, "files": tuple(files)})
+    monkeypatch.setattr(files, "download", local)
+    pins = [locked(content, name) for name, content in data.items()]
+    found = LockedEntry.model_validate({"commit": A, "files": tuple(pins)})
     entry = ModelEntry.model_validate(
         {
             "id": "net",
@@ -45,13 +46,13 @@ def test_several_files_are_laid_out_alone(tmp_path: Path, monkeypatch: pytest.Mo
 
     made = set()
     for _ in range(2):
-        folder = hub_module.fetch_model(entry, found, workspace)
+        folder = hub.fetch_model(entry, found, workspace)
 
         laid = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
         assert laid == data
         made.add((folder / "open_clip_config.json").lstat().st_ctime_ns)
     assert len(made) == 1, "a folder that is right stays: another process may be reading from it"
     (folder / "open_clip_pytorch_model.bin").write_bytes(b"pickle")
-    folder = hub_module.fetch_model(entry, found, workspace)
+    folder = hub.fetch_model(entry, found, workspace)
     assert not (folder / "open_clip_pytorch_model.bin").exists()
     assert len(list(folder.parent.iterdir())) == 1

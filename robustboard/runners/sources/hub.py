@@ -1,91 +1,176 @@
-"""Datasets of the Hugging Face Hub, at one commit, through the library `datasets`.
+"""Datasets of the Hugging Face Hub: the locked data files of one commit, read by our own readers.
 
-No code from the Hub runs, no telemetry is sent, and no token is used unless the entry says that the
-set is gated. What is read is the commit that was asked for, also without network: the library on
-its own falls back to whatever version it happens to have cached.
+Every byte that counts was compared with the lock before it is read, also from the cache and without
+network; the library `datasets`, its prepared copies and its settings take no part. No code from the
+Hub runs, and no token is sent unless the entry says that the set is gated.
 """
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-from robustboard.errors import CellError
-from robustboard.registry.entries import UNRESOLVED, FilePin, HubData
-from robustboard.runners.sources.parquet import group_values, label_values, need_columns
-from robustboard.runners.sources.places import AbsentFile, check_file
-from robustboard.runners.sources.stored import Request, Stored, StoredLabels, row_ids
+from robustboard import jsons
+from robustboard.errors import CellError, LockError
+from robustboard.registry.entries import UNRESOLVED, FilePin, HubData, LockedFile
+from robustboard.runners.sources.cache import cache_of
+from robustboard.runners.sources.cards import card_classes
+from robustboard.runners.sources.places import AbsentFile, wrong_count
+from robustboard.runners.sources.shards import OPENERS, Opening, Shard, check_unique, open_shard
+from robustboard.runners.sources.stored import EncodedImages, Request, Stored, StoredLabels, row_ids
+from robustboard.runners.sources.streaming import Noted, Place, Streamed, take_notes
 
-PATIENCE = 10.0
-"""Seconds that the Hub has to answer the first question; then only what is cached is used."""
-
-MAX_MESSAGE = 200
-USUAL_ENDPOINT = "https://huggingface.co"
+Wanted = LockedFile | FilePin
+CARD = "README.md"
 
 
-class HubImages:
-    """The image column of a dataset in the library's cache, read row by row."""
+class Joined:
+    """The images of several open shards, as one list."""
 
-    def __init__(self, rows: Any, column: str) -> None:  # noqa: ANN401 - a datasets.Dataset, which has no types
-        """Take rows whose image column is not decoded."""
-        self.rows = rows
-        self.column = column
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        """Take open shards, in order."""
+        self.shards = shards
+        self.starts: list[int] = []
+        count = 0
+        for shard in shards:
+            self.starts.append(count)
+            count += len(shard.labels)
 
     def read(self, row: int) -> bytes:
         """The bytes of one image."""
-        value = self.rows[row][self.column]
-        if isinstance(value, dict):
-            if value.get("bytes") is None and value.get("path"):
-                try:
-                    return Path(value["path"]).read_bytes()
-                except OSError as error:
-                    raise CellError("decode", f"row {row}: cannot be read: {error}") from error
-            value = value.get("bytes")
-        if not isinstance(value, bytes):
-            raise CellError("decode", f"row {row}: no image bytes in column {self.column}")
-        return value
+        place = bisect.bisect_right(self.starts, row) - 1
+        return self.shards[place].images.read(row - self.starts[place])
+
+
+@dataclass(frozen=True, slots=True)
+class _Repository:
+    """The files of a set, and how they are had."""
+
+    source: HubData
+    request: Request
+    commit: str
+    files: tuple[Wanted, ...]
+
+    @property
+    def data(self) -> tuple[Wanted, ...]:
+        """Those that hold images."""
+        found = tuple(file for file in self.files if file.path.lower().endswith(tuple(OPENERS)))
+        if not found:
+            raise CellError(
+                "unlocked",
+                f"no data file of {self.source.repo} is locked: name them under files in the entry, then"
+                f" {_mend(self.request)}",
+            )
+        return found
+
+    def fetch(self, file: Wanted) -> Path:
+        """One file, checked. Raises CellError."""
+        from robustboard.runners import hub  # noqa: PLC0415 - takes a second to import
+
+        found = hub.fetch(
+            self.source.repo,
+            [file],
+            commit=self.commit,
+            kind="dataset",
+            token=self.request.entry.gated,
+            progress=self.request.progress,
+        )
+        return found[file.path]
+
+    def opened(self, file: Wanted) -> Shard:
+        """The rows of one file. Raises CellError."""
+        entry, scratch = self.request.entry, cache_of(self.request.workspace).folder
+        return open_shard(Opening(self.fetch(file), file.path, self.source, entry.size, scratch))
+
+    def place(self, file: Wanted) -> Place:
+        """One file that is let go after use, unless it lay in the cache before."""
+        from robustboard.runners import hub  # noqa: PLC0415 - takes a second to import
+
+        name, at = self.source.repo, file.path
+        if hub.is_cached(name, at, commit=self.commit, kind="dataset"):
+            return Place(lambda: self.opened(file), lambda: None)
+        return Place(lambda: self.opened(file), lambda: self._drop(file))
+
+    def _drop(self, file: Wanted) -> None:
+        from robustboard.runners import hub  # noqa: PLC0415 - takes a second to import
+
+        hub.drop(self.source.repo, file.path, commit=self.commit, kind="dataset")
+
+    def card(self) -> tuple[str, ...] | None:
+        """Class names as the locked card declares them."""
+        for file in self.files:
+            if file.path == CARD:
+                data = self.fetch(file).read_bytes()
+                return card_classes(data, self.source.label_column, self.source.config)
+        return None
 
 
 def read_hub(source: HubData, request: Request) -> Stored:
-    """Rows of one split at one commit.
+    """Rows of one split at one commit, in the order of the files' names.
 
     Raises CellError: `unlocked` without a commit or without the SHA-256 of any file, `gated` where
-    the terms were not accepted, `hash-mismatch` where a file is not the pinned one, AbsentFile where
-    the set is neither in the cache nor within reach.
+    the terms were not accepted, `unavailable` where a file is neither in the cache nor within reach,
+    `hash-mismatch` where it is not the locked one.
     """
-    commit = _commit(source, request)
-    pins = _pins(source, request)
-    # A mirror has no line in the lock; whether it holds the same images shows in their fingerprint.
-    if not pins and source is request.entry.source:
-        raise CellError("unlocked", f"no file of {source.repo} has a known SHA-256 yet; {_mend(request)}")
-    token = None if request.entry.gated else False
-    with _quiet(), _one_line(source, request), _reach(source, commit) as online:
-        for pin in pins:
-            _check(pin, source.repo, commit, request, token=token)
-        rows = _load(source, commit, token=token, online=online)
-    name = f"{source.repo}, split {source.split}"
-    need_columns(name, rows.column_names, source.image_column, source.label_column, source.group_column)
-    label = source.label_column
-    names = getattr(rows.features[label], "names", None)
-    groups = None
-    if source.group_column is not None:
-        column = rows.select_columns([source.group_column])[:][source.group_column]
-        groups = tuple(group_values(column, source.group_column))
+    repository = _Repository(source, request, _commit(source, request), ())
+    repository = _Repository(source, request, repository.commit, _files(source, request, repository.commit))
+    known: Sequence[Shard | Noted]
+    images: EncodedImages
+    if request.streaming:
+        places = [repository.place(file) for file in repository.data]
+        notes = take_notes(_digest(repository), places, cache_of(request.workspace).folder / "streams")
+        known, images = notes.shards, Streamed(places, notes)
+    else:
+        shards = list(_open_all(repository))
+        known, images = shards, Joined(shards)
+    return _stored(repository, known, images)
+
+
+def _open_all(repository: _Repository) -> Iterator[Shard]:
+    for file in repository.data:
+        yield repository.opened(file)
+
+
+def _stored(repository: _Repository, known: Sequence[Shard | Noted], images: EncodedImages) -> Stored:
+    source, request = repository.source, repository.request
+    labels = [label for shard in known for label in shard.labels]
+    if len(labels) != request.entry.size:
+        raise wrong_count(f"{source.repo}, split {source.split}", request.entry.size, len(labels))
+    declared = {shard.class_names for shard in known}
+    if len(declared) > 1:
+        raise CellError("labels", f"{source.repo}: its files name different classes")
+    classes = declared.pop() if declared else None
+    if classes is None and any(isinstance(label, int) for label in labels):
+        classes = repository.card()
+    names = tuple(name for shard in known for name in shard.names or ())
+    check_unique(names, source.repo)
+    groups = tuple(group for shard in known for group in shard.groups or ())
     return Stored(
-        ids=row_ids(len(rows), request.entry.size),
-        labels=StoredLabels(
-            label_values(rows.select_columns([label])[:][label], label),
-            tuple(map(str, names)) if names is not None else None,
-        ),
-        images=HubImages(rows.select_columns([source.image_column]), source.image_column),
-        origin=f"Hub dataset {source.repo} at {commit}, split {source.split}{_endpoint(online=online)}",
-        groups=groups,
+        ids=names or row_ids(len(labels), request.entry.size),
+        labels=StoredLabels(labels, classes),
+        images=images,
+        origin=f"Hub dataset {source.repo} at {repository.commit}, split {source.split}{_endpoint()}",
+        groups=groups if source.group_column is not None else None,
+        names=(lambda row: f"{source.repo}: {names[row]}") if names else None,
     )
+
+
+def _digest(repository: _Repository) -> str:
+    """What notes of a stream are of: the files' content, and how rows are taken from them."""
+    source = repository.source
+    columns = [source.image_column, source.label_column, source.group_column, source.split]
+    files = [[file.path, file.sha256] for file in repository.data]
+    return jsons.digest("robustboard.stream/1", {"columns": columns, "files": files})
+
+
+def _endpoint() -> str:
+    """A note on which Hub this process asks, unless that is the usual one."""
+    from robustboard.runners import hub  # noqa: PLC0415 - takes a second to import
+
+    unusual = hub.unusual_endpoint()
+    return f", from {unusual}" if unusual else ""
 
 
 def _mend(request: Request) -> str:
@@ -106,156 +191,34 @@ def _commit(source: HubData, request: Request) -> str:
     return source.revision
 
 
-def _pins(source: HubData, request: Request) -> list[FilePin]:
-    """Files whose content is known beforehand, from the entry and from the lock."""
-    pins = {pin.path: pin for pin in source.files}
-    if request.locked is not None and request.locked.commit is not None:
-        for file in request.locked.files:
-            pins.setdefault(file.path, FilePin(path=file.path, sha256=file.sha256))
-    return list(pins.values())
+def _files(source: HubData, request: Request, commit: str) -> tuple[Wanted, ...]:
+    """Files whose content is known beforehand, from the lock and from the entry.
 
-
-def _check(pin: FilePin, repo: str, commit: str, request: Request, *, token: bool | None) -> None:
-    """Find one file in the cache, or fetch it, and hash it before anyone reads it."""
-    import huggingface_hub  # noqa: PLC0415 - takes a second to import
-
-    path = huggingface_hub.hf_hub_download(repo, pin.path, repo_type="dataset", revision=commit, token=token)
-    try:
-        check_file(Path(path), pin.path, request, pin.sha256)
-    except CellError as error:
-        raise CellError(error.kind, f"{error.reason} (it lies in the cache: delete {path})") from error
-
-
-def _load(source: HubData, commit: str, *, token: bool | None, online: bool) -> Any:  # noqa: ANN401 - a datasets.Dataset
-    """The split, images undecoded, from a cache that holds this commit alone."""
-    import datasets  # noqa: PLC0415 - takes a second to import
-
-    own = str(Path(datasets.config.HF_DATASETS_CACHE) / "robustboard" / commit)
-    places = [own] if online else [own, None]
-    for place in places:
-        try:
-            rows = datasets.load_dataset(
-                source.repo, source.config, split=source.split, revision=commit, token=token, cache_dir=place
-            )
-        except (OSError, ValueError):
-            if place is places[-1]:
-                raise
-            continue
-        break
-    held = {part for file in rows.cache_files for part in Path(file["filename"]).parts}
-    if commit not in held:
-        raise AbsentFile(
-            f"{source.repo}: the cache holds another commit than {commit}, and the Hub is out of reach"
-        )
-    if isinstance(rows.features.get(source.image_column), datasets.Image):
-        rows = rows.cast_column(source.image_column, datasets.Image(decode=False))
-    return rows
-
-
-def _endpoint(*, online: bool) -> str:
-    """A note on where the files were fetched from, unless that is the usual Hub or the cache."""
-    from huggingface_hub import constants  # noqa: PLC0415 - takes a second to import
-
-    return f", from {constants.ENDPOINT}" if online and constants.ENDPOINT != USUAL_ENDPOINT else ""
-
-
-@contextmanager
-def _reach(source: HubData, commit: str) -> Iterator[bool]:
-    """Whether the Hub answers; where it does not, its client uses the cache without asking again.
-
-    The client's own retries take 23 seconds a file.
+    A mirror has no line in the lock: where its entry pins no file either, the Hub is asked what it holds
+    at that commit, and whether these are the same images shows in their fingerprint.
     """
-    import datasets  # noqa: PLC0415 - takes a second to import
-    from huggingface_hub import constants  # noqa: PLC0415 - takes a second to import
+    pins: dict[str, Wanted] = {pin.path: pin for pin in source.files}
+    mine = source is request.entry.source
+    if mine and request.locked is not None and request.locked.commit is not None:
+        for file in request.locked.files:
+            stated = pins.get(file.path)
+            if stated is not None and stated.sha256 != file.sha256:
+                raise CellError(
+                    "unlocked",
+                    f"{file.path}: the entry pins {stated.sha256[:16]}..., registry/lock.yaml"
+                    f" {file.sha256[:16]}...; {_mend(request)}",
+                )
+            pins[file.path] = file
+    if not pins and mine:
+        raise CellError("unlocked", f"no file of {source.repo} has a known SHA-256 yet; {_mend(request)}")
+    return tuple(pins.values()) or _listed(source, request, commit)
 
-    url = f"{constants.ENDPOINT}/api/datasets/{source.repo}/revision/{commit}"
-    online = not constants.is_offline_mode() and _answers(url)
-    offline = {"HF_HUB_OFFLINE": not online}
-    with _held(constants, offline), _held(datasets.config, offline):
-        yield online
 
+def _listed(source: HubData, request: Request, commit: str) -> tuple[Wanted, ...]:
+    from robustboard.runners import hub  # noqa: PLC0415 - takes a second to import
 
-def _answers(url: str) -> bool:
+    pinned = source.model_copy(update={"revision": commit})
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=PATIENCE):  # noqa: S310 - the Hub's address, set by the user
-            return True
-    except urllib.error.HTTPError:
-        return True
-    except (OSError, ValueError):
-        return False
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No telemetry, no download counts, no progress bars and no log lines of the libraries."""
-    import datasets  # noqa: PLC0415 - takes a second to import
-    from huggingface_hub import constants  # noqa: PLC0415 - takes a second to import
-    from huggingface_hub.utils import logging as hub_logging  # noqa: PLC0415 - takes a second to import
-
-    logs = (hub_logging, datasets.utils.logging)
-    levels = [log.get_verbosity() for log in logs]
-    bars = datasets.is_progress_bar_enabled()
-    with (
-        _held(constants, {"HF_HUB_DISABLE_TELEMETRY": True, "HF_HUB_DISABLE_PROGRESS_BARS": True}),
-        _held(datasets.config, {"HF_UPDATE_DOWNLOAD_COUNTS": False}),
-    ):
-        for log in logs:
-            log.set_verbosity_error()
-        datasets.disable_progress_bars()
-        try:
-            yield
-        finally:
-            for log, level in zip(logs, levels, strict=True):
-                log.set_verbosity(level)
-            if bars:
-                datasets.enable_progress_bars()
-
-
-@contextmanager
-def _held(module: ModuleType, values: dict[str, bool]) -> Iterator[None]:
-    """Set constants of a module for the time of a block; it reads the environment only once."""
-    before = {name: getattr(module, name) for name in values}
-    try:
-        for name, value in values.items():
-            setattr(module, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(module, name, value)
-
-
-@contextmanager
-def _one_line(source: HubData, request: Request) -> Iterator[None]:
-    """Turn whatever the libraries raise into one CellError."""
-    try:
-        yield
-    except CellError:
-        raise
-    except Exception as error:
-        raise _translated(error, source, request) from error
-
-
-def _translated(error: Exception, source: HubData, request: Request) -> CellError:
-    from huggingface_hub import errors  # noqa: PLC0415 - takes a second to import
-
-    chain: list[BaseException] = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
-        chain.append(cause)
-    text = " ".join(str(error).split())
-    detail = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 3] + "..."
-    gated = "gated dataset" in text or any(isinstance(link, errors.GatedRepoError) for link in chain)
-    hidden = any(isinstance(link, errors.RepositoryNotFoundError) for link in chain)
-    if gated or (hidden and request.entry.gated):
-        return CellError(
-            "gated",
-            f"{source.repo}: accept its terms at https://huggingface.co/datasets/{source.repo}, then log in"
-            " with `hf auth login`",
-        )
-    if isinstance(error, OSError):
-        return AbsentFile(
-            f"{source.repo} is neither in the cache of `datasets` nor could it be fetched from the Hub"
-            f" ({detail}); run again on a machine with network"
-        )
-    if isinstance(error, ValueError):
-        return CellError("missing", f"{source.repo}: {detail}; correct config or split in the entry")
-    return CellError("decode", f"{source.repo}: cannot be read: {type(error).__name__}: {detail}")
+        return hub.resolve("dataset", pinned, token=request.entry.gated).files
+    except LockError as error:
+        raise AbsentFile(str(error)) from error

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robustboard.errors import CellError, FailureKind, suggestion
@@ -16,6 +17,16 @@ from robustboard.runners.sources.stored import Request, Stored, StoredLabels, ro
 
 DECODE: FailureKind = "decode"
 LABELS: FailureKind = "labels"
+
+LONGEST_LABEL = 1000
+"""Bytes of a label."""
+ROWS_AT_ONCE = 16
+LARGEST_GROUP = 2 * 2**30
+"""Bytes of the images of one row group; they are in memory together."""
+SMALL_GROUP = 64 * 2**20
+"""Bytes that a row group may grow to, however small the file."""
+MOST_SWOLLEN = 20
+"""Times that a row group may grow: images hardly shrink."""
 
 
 class ParquetImages:
@@ -41,7 +52,7 @@ class ParquetImages:
         if self.held is None or self.held[0] != place:
             name, file, group = self.groups[place]
             try:
-                column = file.read_row_group(group, columns=[self.column]).column(0).combine_chunks()
+                column = _group_values(file, group, self.column, name)
             except (pa.ArrowException, OSError) as error:
                 raise CellError("decode", f"{name}: row group {group} cannot be read: {error}") from error
             self.held = (place, column)
@@ -67,10 +78,10 @@ def read_parquet(source: ParquetData, request: Request) -> Stored:
     for name, file in files:
         schema = file.schema_arrow
         need_columns(name, schema.names, source.image_column, source.label_column, source.group_column)
-        _check_image_type(name, schema, source)
-        values += label_values(_column(name, file, source.label_column), source.label_column)
+        check_image_type(name, schema, source.image_column)
+        values += label_values(column_values(name, file, source.label_column), source.label_column)
         if source.group_column is not None:
-            groups += group_values(_column(name, file, source.group_column), source.group_column)
+            groups += group_values(column_values(name, file, source.group_column), source.group_column)
     images = ParquetImages(files, source.image_column)
     return Stored(
         ids=row_ids(images.count, request.entry.size),
@@ -126,21 +137,62 @@ def need_columns(
             )
 
 
-def _check_image_type(name: str, schema: pa.Schema, source: ParquetData) -> None:
-    image = schema.field(source.image_column).type
+def check_image_type(name: str, schema: pa.Schema, column: str) -> None:
+    """Raise CellError unless a column holds image bytes, or a struct with bytes."""
+    image = schema.field(column).type
     if pa.types.is_struct(image):
         at = image.get_field_index("bytes")
         image = image.field(at).type if at >= 0 else pa.null()
     if not (pa.types.is_binary(image) or pa.types.is_large_binary(image)):
         raise CellError(
             "decode",
-            f"{name}: {source.image_column}: expected image bytes, or a struct with bytes, got {image}",
+            f"{name}: {column}: expected image bytes, or a struct with bytes, got {image}",
         )
 
 
-def _column(name: str, file: pq.ParquetFile, column: str) -> list[Any]:
+def column_values(name: str, file: pq.ParquetFile, column: str) -> list[Any]:
+    """All values of a column of labels or groups. Raises CellError, also for texts no label can be."""
     try:
-        values: list[Any] = file.read(columns=[column]).column(0).to_pylist()
+        found = file.read(columns=[column]).column(0)
+        for chunk in found.chunks:
+            texts = chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk
+            # A dictionary of one long text stands for gigabytes once every row has a copy.
+            if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
+                longest = pc.max(pc.binary_length(texts)).as_py() or 0
+                if longest > LONGEST_LABEL:
+                    raise CellError(
+                        "labels",
+                        f"{name}: column {column}: expected labels of at most {LONGEST_LABEL} bytes,"
+                        f" got one of {longest}",
+                    )
+        values: list[Any] = found.to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise CellError("decode", f"{name}: column {column} cannot be read: {error}") from error
     return values
+
+
+def _group_values(file: pq.ParquetFile, group: int, column: str, name: str) -> pa.Array:
+    """A row group's images, a few rows at a time: what is no image set is found before memory ends."""
+    total, packed = _group_size(file, group, column)
+    if total > LARGEST_GROUP or total > max(SMALL_GROUP, MOST_SWOLLEN * packed):
+        raise CellError("decode", f"{name}: row group {group} grows from {packed} to {total} bytes")
+    parts = []
+    held = 0
+    for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=[group], columns=[column]):
+        parts.append(batch.column(0))
+        held += batch.column(0).nbytes
+        if held > max(SMALL_GROUP, MOST_SWOLLEN * packed):
+            raise CellError("decode", f"{name}: row group {group} grows from {packed} to over {held} bytes")
+    return pa.chunked_array(parts).combine_chunks()
+
+
+def _group_size(file: pq.ParquetFile, group: int, column: str) -> tuple[int, int]:
+    """Bytes of a column in a row group, unpacked and packed, as the file's footer has them."""
+    metadata = file.metadata.row_group(group)
+    total = packed = 0
+    for index in range(metadata.num_columns):
+        part = metadata.column(index)
+        if part.path_in_schema.split(".")[0] == column:
+            total += part.total_uncompressed_size
+            packed += part.total_compressed_size
+    return total, packed

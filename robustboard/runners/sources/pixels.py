@@ -18,7 +18,7 @@ from robustboard.errors import CellError
 from robustboard.runners.sources.cache import ABSENT, Cache, Views
 from robustboard.runners.sources.decoding import strict_pillow
 from robustboard.runners.sources.fitting import View, WrongSize
-from robustboard.runners.sources.stored import EncodedImages, Pixels
+from robustboard.runners.sources.stored import EncodedImages, Pixels, digest_of
 
 MAX_WORKERS = 8
 """Threads that decode files; their number never changes a pixel."""
@@ -104,7 +104,7 @@ class FileImages:
         damaged: dict[int, str] = {}
         for row in range(count):
             try:
-                self.hashes.append(hashlib.sha256(self._bytes(row)).digest())
+                self.hashes.append(digest_of(self.files, row))
             except CellError as error:
                 damaged[row] = _only_damage(error, skip_damaged=skip_damaged)
                 self.hashes.append(ABSENT)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from robustboard.registry.labels import LabelSpace
 from robustboard.workspace import Workspace
 
 Pixels = npt.NDArray[np.uint8]
+Progress = Callable[[str, float], None]
+"""Called with a stage in words and the fraction of it that is done, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,10 @@ class Request:
     workspace: Workspace
     locked: LockedEntry | None
     """The dataset's line in the lock, where it has one."""
+    streaming: bool = False
+    """Fetch shards when they are read and drop them again, for sets that do not fit the disk."""
+    progress: Progress | None = None
+    """Told of downloads."""
 
 
 class EncodedImages(Protocol):
@@ -32,6 +39,21 @@ class EncodedImages(Protocol):
 
     def read(self, row: int) -> bytes:
         """The bytes of one file. Raises CellError."""
+
+
+@runtime_checkable
+class Digested(Protocol):
+    """Image files whose digests are known, so that they need not be read to be told apart."""
+
+    def digest(self, row: int) -> bytes:
+        """SHA-256 of the bytes of one file. Raises CellError."""
+
+
+def digest_of(images: EncodedImages, row: int) -> bytes:
+    """SHA-256 of one image file: as it is known, or of its bytes. Raises CellError."""
+    if isinstance(images, Digested):
+        return images.digest(row)
+    return hashlib.sha256(images.read(row)).digest()
 
 
 @dataclass(frozen=True, slots=True)

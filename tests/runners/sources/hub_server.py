@@ -7,231 +7,35 @@ Requests are appended to ROOT/requests.log, one a line: method, path, and `token
 header came along.
 
 A file ROOT/writable lets it take repositories, uploads, commits and tags: ROOT/blobs/SHA256 holds large files
-then, and ROOT/KIND/ORG/NAME/tags/TAG the commit of a tag. A file ROOT/cut holds how many more requests are
-answered before all others are cut off; ROOT/moves a commit that the branch main moves to just before
-it takes one.
+then, and ROOT/KIND/ORG/NAME/tags/TAG the commit of a tag. ROOT/faults.json scripts faults, see hub_faults.py;
+ROOT/sent.log has a line a body: path, status, bytes sent, range asked for. A file ROOT/cut holds how many
+more requests are answered before all others are cut off; ROOT/moves a commit that the branch main moves to
+just before it takes one.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
-import shutil
 import sys
 import threading
-from collections.abc import Iterator
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|refs)(?:/([^/]+)(?:/(.*))?)?)?")
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from tests.runners.sources.hub_faults import Faults, Rule, changed, part
+from tests.runners.sources.hub_repository import Repository, blob_sha1, is_large
+from tests.runners.sources.hub_writes import PATTERNS, Writes
+
+API = re.compile(
+    r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|refs|commits)(?:/([^/]+)(?:/(.*))?)?)?"
+)
 RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
-COMMIT = re.compile(r"[0-9a-f]{40}")
-
-
-class Repository:
-    """One repository below ROOT."""
-
-    def __init__(self, root: Path, kind: str, name: str) -> None:
-        self.kind = kind
-        self.name = name
-        self.folder = root / kind / name
-
-    @property
-    def gated(self) -> bool:
-        return (self.folder / "gated").is_file()
-
-    def commit(self, revision: str) -> str | None:
-        """The commit of a revision; None where there is none."""
-        pointer = self.folder / revision
-        tag = self.folder / "tags" / revision
-        found = pointer.read_text().strip() if pointer.is_file() and revision == "main" else revision
-        found = tag.read_text().strip() if tag.is_file() else found
-        return found if COMMIT.fullmatch(found) and (self.folder / found).is_dir() else None
-
-    def files(self, commit: str) -> Iterator[tuple[str, Path]]:
-        top = self.folder / commit
-        for path in sorted(top.rglob("*")):
-            if path.is_file():
-                yield path.relative_to(top).as_posix(), path
-
-    def info(self, commit: str) -> dict[str, Any]:
-        return {
-            "id": self.name,
-            "sha": commit,
-            "private": False,
-            "gated": "manual" if self.gated else False,
-            "disabled": False,
-            "tags": [],
-            "downloads": 0,
-            "likes": 0,
-            "siblings": [sibling(name, path) for name, path in self.files(commit)],
-        }
-
-    def tree(self, commit: str, below: str, *, recursive: bool) -> list[dict[str, Any]] | None:
-        """Entries of a folder as the API lists them; None where there is no such folder."""
-        entries: dict[str, dict[str, Any]] = {}
-        start = f"{below}/" if below else ""
-        for name, path in self.files(commit):
-            if not name.startswith(start):
-                continue
-            parts = name[len(start) :].split("/")
-            for depth in range(1, len(parts) if recursive else min(len(parts), 2)):
-                folder = start + "/".join(parts[:depth])
-                entries[folder] = {
-                    "type": "directory",
-                    "path": folder,
-                    "size": 0,
-                    "oid": blob_sha1(folder.encode()),
-                }
-            if recursive or len(parts) == 1:
-                data = path.read_bytes()
-                entries[name] = {"type": "file", "path": name, "size": len(data), "oid": blob_sha1(data)}
-        return list(entries.values()) if entries or not below else None
-
-
-def sibling(name: str, path: Path) -> dict[str, Any]:
-    """A file as the API lists it; weights and tables are large files, whose hash the Hub knows."""
-    data = path.read_bytes()
-    listed: dict[str, Any] = {"rfilename": name, "size": len(data)}
-    if path.suffix in (".safetensors", ".parquet"):
-        listed["lfs"] = {
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "size": len(data),
-            "pointerSize": 130,
-        }
-    return listed
-
-
-def blob_sha1(data: bytes) -> str:
-    """The name that Git gives to a file's content."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-
-
-PATTERNS: dict[str, re.Pattern[str]] = {
-    "create": re.compile(r"/api/repos/create"),
-    "yaml": re.compile(r"/api/validate-yaml"),
-    "preupload": re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)/preupload/([^/]+)"),
-    "commit": re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)/commit/([^/]+)"),
-    "tag": re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)/tag/([^/]+)"),
-    "batch": re.compile(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch"),
-    "blob": re.compile(r"/blobs/([0-9a-f]{64})"),
-}
-LARGE = (".parquet", ".safetensors")
-Answer = tuple[int, Any]
-"""Status, and what is sent as JSON."""
-
-
-class Writes:
-    """What writing requests do to the folder."""
-
-    def __init__(self, root: Path, address: str) -> None:
-        self.root = root
-        self.address = address
-
-    def answer(self, path: str, body: bytes) -> Answer:
-        """The answer to a POST or PUT."""
-        for name, pattern in PATTERNS.items():
-            if match := pattern.fullmatch(path):
-                answer: Answer = getattr(self, name)(*match.groups(), body=body)
-                return answer
-        return 404, {"error": "no such endpoint"}
-
-    def create(self, body: bytes) -> Answer:
-        asked = json.loads(body)
-        kind = "datasets" if asked.get("type") == "dataset" else "models"
-        name = f"{asked['organization']}/{asked['name']}" if asked.get("organization") else asked["name"]
-        folder = self.root / kind / name
-        url = f"{self.address}/{'datasets/' if kind == 'datasets' else ''}{name}"
-        if folder.is_dir():
-            return 409, {"error": "exists", "url": url}
-        folder.mkdir(parents=True)
-        return 200, {"url": url, "id": name, "name": name}
-
-    def yaml(self, body: bytes) -> Answer:
-        json.loads(body)
-        return 200, {"errors": [], "warnings": []}
-
-    def preupload(self, kind: str, name: str, revision: str, *, body: bytes) -> Answer:
-        del kind, name, revision
-        files = [
-            {
-                "path": each["path"],
-                "uploadMode": "lfs" if each["path"].endswith(LARGE) else "regular",
-                "shouldIgnore": False,
-            }
-            for each in json.loads(body)["files"]
-        ]
-        return 200, {"files": files}
-
-    def batch(self, prefix: str | None, name: str, *, body: bytes) -> Answer:
-        del prefix, name
-        objects = []
-        for each in json.loads(body)["objects"]:
-            found: dict[str, Any] = {"oid": each["oid"], "size": each["size"]}
-            if not (self.root / "blobs" / each["oid"]).is_file():
-                found["actions"] = {"upload": {"href": f"{self.address}/blobs/{each['oid']}", "header": {}}}
-            objects.append(found)
-        return 200, {"transfer": "basic", "objects": objects}
-
-    def blob(self, oid: str, *, body: bytes) -> Answer:
-        if hashlib.sha256(body).hexdigest() != oid:
-            return 400, {"error": "other bytes than announced"}
-        path = self.root / "blobs" / oid
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(body)
-        return 200, {}
-
-    def commit(self, kind: str, name: str, revision: str, *, body: bytes) -> Answer:
-        folder = self.root / kind / name
-        pointer = folder / "main"
-        if (self.root / "moves").is_file():
-            pointer.write_text((self.root / "moves").read_text())
-        parent = pointer.read_text() if pointer.is_file() else None
-        lines = [json.loads(line) for line in body.splitlines() if line.strip()]
-        wanted = next(line["value"] for line in lines if line["key"] == "header").get("parentCommit")
-        if revision != "main" or wanted not in (None, parent):
-            return 412, {"error": "the branch has moved"}
-        commit = hashlib.sha1(body + (parent or "").encode(), usedforsecurity=False).hexdigest()
-        staged = folder / f"staged-{commit}"
-        shutil.rmtree(staged, ignore_errors=True)
-        if parent is None:
-            staged.mkdir()
-        else:
-            shutil.copytree(folder / parent, staged)
-        for line in lines:
-            value = line["value"]
-            if line["key"] == "file":
-                self._put(staged / value["path"], base64.b64decode(value["content"]))
-            elif line["key"] == "lfsFile":
-                self._put(staged / value["path"], (self.root / "blobs" / value["oid"]).read_bytes())
-            elif line["key"] == "deletedFile":
-                (staged / value["path"]).unlink()
-        staged.rename(folder / commit)
-        pointer.write_text(commit)
-        return 200, {
-            "success": True,
-            "commitOid": commit,
-            "commitUrl": f"{self.address}/{'datasets/' if kind == 'datasets' else ''}{name}/commit/{commit}",
-        }
-
-    def _put(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-
-    def tag(self, kind: str, name: str, revision: str, *, body: bytes) -> Answer:
-        folder = self.root / kind / name
-        path = folder / "tags" / json.loads(body)["tag"]
-        if path.is_file():
-            return 409, {"error": "the tag exists"}
-        commit = (folder / "main").read_text() if revision == "main" else revision
-        if not (folder / commit).is_dir():
-            return 404, {"error": "no such revision"}
-        self._put(path, commit.encode())
-        return 200, {}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -239,6 +43,8 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     root: Path
+    faults: Faults
+    fault: Rule | None = None
     cutting = threading.Lock()
 
     def do_HEAD(self) -> None:
@@ -253,19 +59,39 @@ class Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self.take()
 
+    def do_DELETE(self) -> None:
+        self.take()
+
+    def stumbles(self, path: str) -> bool:
+        """Whether a scripted fault has answered this request, or cut it off; others change its answer."""
+        self.fault = self.faults.of(self.command, path)
+        kind = self.fault["do"] if self.fault is not None else None
+        if self.fault is None or kind not in ("hang", "status"):
+            return False
+        if kind == "hang":
+            time.sleep(self.fault["seconds"])
+            self.close_connection = True
+            return True
+        rule, self.fault = self.fault, None
+        body = rule.get("body", "{}").encode()
+        self.send(rule["status"], body, rule.get("kind", "application/json"), dict(rule.get("headers", {})))
+        return True
+
     def take(self) -> None:
         """Answer a request that writes."""
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         path = unquote(urlsplit(self.path).path)
         with self.cutting, (self.root / "requests.log").open("a") as log:
             log.write(f"{self.command} {path}{' token' if 'Authorization' in self.headers else ''}\n")
-        if self.is_cut():
+        if self.is_cut() or self.stumbles(path):
             return
         if not (self.root / "writable").is_file() and not path.startswith("/api/validate"):
             self.refuse(403, "Forbidden")
             return
         with self.cutting:
-            status, value = Writes(self.root, f"http://{self.headers['Host']}").answer(path, body)
+            writes = Writes(self.root, f"http://{self.headers['Host']}")
+            deleted = PATTERNS["tag"].fullmatch(path) if self.command == "DELETE" else None
+            status, value = writes.delete_tag(*deleted.groups()) if deleted else writes.answer(path, body)
         self.send(status, json.dumps(value).encode(), "application/json", {})
 
     def is_cut(self) -> bool:
@@ -292,7 +118,11 @@ class Handler(BaseHTTPRequestHandler):
         token = " token" if "Authorization" in self.headers else ""
         with (self.root / "requests.log").open("a") as log:
             log.write(f"{self.command} {path}{token}\n")
-        if match := API.fullmatch(path):
+        if self.stumbles(path):
+            return
+        if path == "/api/whoami-v2":
+            self.send_json({"name": "tester", "type": "user", "orgs": []})
+        elif match := API.fullmatch(path):
             self.api(*match.groups(), query=url.query)
         elif match := RESOLVE.fullmatch(path):
             self.resolve(*match.groups())
@@ -315,6 +145,10 @@ class Handler(BaseHTTPRequestHandler):
             self.send_json({"branches": [main] if commit else [], "tags": tags, "converts": []})
         elif commit is None:
             self.refuse(404, "RevisionNotFound")
+        elif what == "commits":
+            self.send_json(
+                [{"id": commit, "title": "a commit", "date": "2026-01-31T00:00:00Z", "authors": []}]
+            )
         elif what == "tree":
             recursive = "recursive=true" in query.lower() or "recursive=1" in query
             entries = repository.tree(commit, below or "", recursive=recursive)
@@ -341,13 +175,18 @@ class Handler(BaseHTTPRequestHandler):
             answered = repository.folder / "answers"
             if answered.is_file():
                 commit = answered.read_text().strip()
-            headers = {"X-Repo-Commit": commit, "ETag": f'"{blob_sha1(data)}"', "Accept-Ranges": "bytes"}
-            part = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-            if part:
-                end = min(int(part[2] or len(data) - 1), len(data) - 1)
-                headers["Content-Range"] = f"bytes {part[1]}-{end}/{len(data)}"
-                data = data[int(part[1]) : end + 1]
-            self.send(206 if part else 200, data, "application/octet-stream", headers)
+            tag = hashlib.sha256(data).hexdigest() if is_large(file) else blob_sha1(data)
+            headers = {"X-Repo-Commit": commit, "ETag": f'"{tag}"', "Accept-Ranges": "bytes"}
+            if self.fault is not None:
+                data, headers = changed(self.fault, data, headers)
+            asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+            if self.fault is not None and self.fault["do"] == "whole":
+                asked = None
+            if asked:
+                end = min(int(asked[2] or len(data) - 1), len(data) - 1)
+                headers["Content-Range"] = f"bytes {asked[1]}-{end}/{len(data)}"
+                data = data[int(asked[1]) : end + 1]
+            self.send(206 if asked else 200, data, "application/octet-stream", headers)
 
     def refuse(self, status: int, code: str, commit: str | None = None) -> None:
         headers = {"X-Error-Code": code, "X-Error-Message": code}
@@ -361,13 +200,21 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Type": kind, "Content-Length": str(len(data))}.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
+        if self.command == "HEAD":
+            return
+        if self.fault is not None and self.fault["do"] == "cut":
+            data = part(data, self.fault["bytes"])
+            self.close_connection = True
+        self.wfile.write(data)
+        asked = self.headers.get("Range", "-")
+        with self.cutting, (self.root / "sent.log").open("a") as log:
+            log.write(f"{unquote(urlsplit(self.path).path)} {status} {len(data)} {asked}\n")
 
 
 def main() -> None:
     """Serve the folder named on the command line."""
     Handler.root = Path(sys.argv[1])
+    Handler.faults = Faults(Handler.root)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)  # noqa: T201 - the fixture reads it
