@@ -82,9 +82,9 @@ class Logarithmic:
 
     @classmethod
     def around(cls, values: Sequence[float], text: Callable[[float], str]) -> Logarithmic:
-        """A range that holds all values, at least a factor of two wide. Values must be above 0."""
+        """A range that holds all values, at least a factor of three wide. Values must be above 0."""
         low, high = math.log10(min(values)), math.log10(max(values))
-        missing = max(math.log10(2) - (high - low), 0.0) / 2
+        missing = max(math.log10(3) - (high - low), 0.0) / 2
         room = PADDING * (high - low) + missing + 0.02
         return cls(low - room, high + room, text)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.leaderboard.board import Board, Row
 from robustboard.leaderboard.cells import CellView, Measured
+from robustboard.leaderboard.entries import CLEAN_BENCHMARK
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import Result
@@ -77,7 +78,7 @@ def trade_offs(
     known = [(row, score) for row, score in pairs if score is not None]
     if board.directions[board.order_index] != "higher" or not known:
         return TradeOffs(None, (), ())
-    cell = column.clean_cell(catalog, benchmarks)
+    cell = (CLEAN_BENCHMARK, column.clean_cell(catalog, benchmarks)[1])
     views = {row.model: measured.view(Cell(row.model, *cell)) for row, _ in known}
     own = (column.benchmark, column.dataset) == cell
     return TradeOffs(
@@ -160,7 +161,7 @@ def generated_plots(board: Board, catalog: Catalog, measured: Measured) -> tuple
         subjects = []
         for row in board.rows:
             view = measured.view(Cell(row.model, benchmark, dataset))
-            clean = measured.view(Cell(row.model, "clean-v1", dataset))
+            clean = measured.view(Cell(row.model, CLEAN_BENCHMARK, dataset))
             if view.status == clean.status == "ok" and view.value is not None and clean.value is not None:
                 x_text, y_text = _percent("clean", clean.value), f"FMR {view.value:.1f} %"
                 link = f"m/{row.model}.html"

@@ -51,3 +51,29 @@ def test_claims_are_found_by_the_name_of_the_repository(world: Any) -> None:
     reported = Reported(source(), (score("resnet18.a1_in1k", 70.5), score("other", 1.0)))
     (claim,) = published.claims(model, published.claims_by_name([reported]))
     assert (claim.source, claim.text, claim.metric) == ("paper", "70.5 %", "top1 accuracy")
+
+
+def test_values_have_places_by_which_they_sort_and_errors_sort_the_other_way() -> None:
+    scores = (
+        score("a", 9.5),
+        score("b", 10.2),
+        score("a", 9.5, metric="mCE"),
+        score("b", 10.2, metric="mCE"),
+    )
+    (table,) = published.tables(Reported(source(), scores))
+    assert [heading.direction for heading in table.headings] == ["lower", "higher"]
+    assert [row.places for row in table.rows] == [("0", "1"), ("1", "0")]
+
+
+def test_a_table_of_one_metric_over_several_sets_is_shaded_within_columns() -> None:
+    """A step is never narrower than a point: reported numbers come without interval."""
+    scores = tuple(
+        score(m, v + n, dataset=d) for m, v in (("a", 10.0), ("b", 80.0)) for n, d in enumerate("xyz")
+    )
+    (matrix,) = published.tables(Reported(source(), scores))
+    assert [row.shades for row in matrix.rows] == [(0, 0, 0), (6, 6, 6)]
+    close = tuple(score(m, v, dataset=d) for m, v in (("a", 10.0), ("b", 10.4)) for d in "xyz")
+    (flat,) = published.tables(Reported(source(), close))
+    assert len({shade for row in flat.rows for shade in row.shades}) == 1
+    (two,) = published.tables(Reported(source(), scores[:2]))
+    assert two.rows[0].shades == (None, None)

@@ -15,6 +15,7 @@ from robustboard import workspace
 from robustboard.errors import StoreError
 from robustboard.registry.reported import load_reported
 from robustboard.runners.record import Subset
+from robustboard.site.policy import digest
 from robustboard.site.render import SiteInput, render
 from tests.leaderboard.made_up import World
 from tests.site.conftest import site_of
@@ -22,8 +23,12 @@ from tests.site.conftest import site_of
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLEAN = {"id": "clean", "title": "Clean", "group": "Natural", "benchmark": "clean-v1", "dataset": "squares"}
 PGD = {"id": "pgd", "title": "PGD 1/10", "group": "Attack", "benchmark": "pgd-v1", "dataset": "squares"}
-VOID = {"meta", "link", "br", "img", "hr"}
+VOID = {"meta", "link", "br", "img", "hr", "input"}
 EMPTY_SVG = {"path", "rect", "circle", "line", "use"}
+BINARY = {"data/leaderboard.parquet"}
+"""Files that the build writes beside the pages."""
+EARLY = 'document.documentElement.className = "has-js"'
+SHEET = (REPOSITORY / "site" / "static" / "site.css").read_text(encoding="utf-8")
 HOSTILE = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -37,15 +42,17 @@ HOSTILE = [
 
 
 class Page(HTMLParser):
-    """What a strict reader sees: balanced elements, attributes, text."""
+    """What a strict reader without scripts sees: balanced elements, attributes, text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.open: list[str] = []
+        self.scripted: list[bool] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
         self.rows: list[list[str]] = []
         self.places: list[tuple[str, tuple[str, ...]]] = []
+        self.inline: list[tuple[str, str]] = []
         self.feed(text)
         self.close()
         assert self.open == [], f"left open: {self.open}"
@@ -54,14 +61,16 @@ class Page(HTMLParser):
         names = [name for name, _ in attrs]
         assert len(names) == len(set(names)), f"an attribute twice in <{tag}>: {names}"
         self.tags.append((tag, dict(attrs)))
+        hidden = any(self.scripted) or "js" in (dict(attrs).get("class") or "").split()
         if tag == "tr":
             self.rows.append([])
-        if tag in ("td", "th"):
+        if tag in ("td", "th") and not hidden:
             self.rows[-1].append("")
         if tag == "svg" and "td" in self.open:
             self.rows[-1][-1] += "(drawing)"
         if tag not in VOID:
             self.open.append(tag)
+            self.scripted.append(hidden)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag in EMPTY_SVG, f"<{tag}/> is no empty element"
@@ -71,8 +80,14 @@ class Page(HTMLParser):
         assert self.open, f"</{tag}> closes nothing"
         assert self.open[-1] == tag, f"</{tag}> where </{self.open[-1]}> was expected"
         self.open.pop()
+        self.scripted.pop()
 
     def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in ("script", "style"):
+            self.inline.append((self.open[-1], data))
+            return
+        if any(self.scripted):
+            return
         self.text.append(data)
         self.places.append((data, tuple(self.open)))
         if self.rows and ("td" in self.open or "th" in self.open):
@@ -92,7 +107,7 @@ def cells(page: Page) -> list[list[str]]:
 
 def check_all(pages: Mapping[str, str]) -> None:
     """Every page is sound, and every link inside the site leads somewhere."""
-    static = {f"static/{p.name}" for p in (REPOSITORY / "site" / "static").iterdir()}
+    static = {f"static/{p.name}" for p in (REPOSITORY / "site" / "static").iterdir()} | BINARY
     for path, text in pages.items():
         if not path.endswith(".html"):
             continue
@@ -102,9 +117,9 @@ def check_all(pages: Mapping[str, str]) -> None:
         for name in ("aria-labelledby", "aria-describedby"):
             assert set(page.values(name)) <= set(ids), f"{path}: {name} leads nowhere"
         for tag, attributes in page.tags:
-            assert tag not in ("script", "style", "iframe", "object", "embed", "form", "base"), (
-                f"{path}: <{tag}>"
-            )
+            assert tag not in ("iframe", "object", "embed", "base"), f"{path}: <{tag}>"
+            assert tag != "form" or "action" not in attributes, f"{path}: a form that sends"
+            assert tag != "script" or "src" not in attributes or "defer" in attributes
             assert "style" not in attributes, f"{path}: style attribute in <{tag}>"
             assert not any(name.startswith("on") for name in attributes), f"{path}: handler in <{tag}>"
             assert not (attributes.get("src") or "").startswith(("http", "//")), f"{path}: another host"
@@ -114,10 +129,14 @@ def check_all(pages: Mapping[str, str]) -> None:
             if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
         ]
         assert len(policies) == 1
-        assert (policies[0] or "").startswith("default-src 'none'; style-src 'self';")
+        assert (policies[0] or "").startswith("default-src 'none'; script-src 'self' 'sha256-")
+        for kind, inline in page.inline:
+            assert digest(inline) in (policies[0] or ""), f"{path}: a {kind} that the policy does not name"
+            assert inline in (EARLY, SHEET)
         assert [t for t, _ in page.tags].count("h1") == 1
         assert [t for t, _ in page.tags].count("main") == 1
-        for target in page.values("href"):
+        targets = [*page.values("href"), *page.values("src"), *page.values("data-exact")]
+        for target in [*targets, *page.values("data-compare")]:
             if target.startswith("https://"):
                 continue
             assert not re.match(r"[a-z]+:|/", target), f"{path}: {target}"
@@ -125,7 +144,7 @@ def check_all(pages: Mapping[str, str]) -> None:
             found = posixpath.normpath(posixpath.join(posixpath.dirname(path), place)) if place else path
             assert found in pages or found in static, f"{path}: {target} leads nowhere"
             assert not place or not place.endswith("/"), f"{path}: {target} is a folder"
-            if fragment and found.endswith(".html"):
+            if fragment and "=" not in fragment and found.endswith(".html"):
                 assert f'id="{fragment}"' in pages[found], f"{path}: {target} has no such place"
 
 

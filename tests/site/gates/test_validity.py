@@ -1,0 +1,80 @@
+"""Gate 3: valid HTML on every page, and no link inside the site that leads nowhere."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import shutil
+import subprocess
+from pathlib import Path
+
+import html5lib
+import pytest
+from html5lib.html5parser import ParseError
+
+from tests.site.gates.conftest import REPOSITORY, kinds
+
+VNU = REPOSITORY / ".venv" / "vnu" / "node_modules" / "vnu-jar" / "build" / "dist" / "vnu.jar"
+
+
+def faults(paths: list[Path]) -> list[str]:
+    """What the validator of the W3C's editors says, a line each."""
+    java = shutil.which("java")
+    if java is None or not VNU.exists():
+        pytest.skip("no Java or no vnu.jar: tests/system-packages.sh installs it with npm")
+    command = [java, "-Xss512k", "-XX:TieredStopAtLevel=1", "-jar", str(VNU), "--format", "json", "--stdout"]
+    done = subprocess.run([*command, *map(str, paths)], capture_output=True, text=True, check=False)
+    return [
+        f"{Path(each['url']).name}:{each.get('lastLine', 0)}: {each['message']}"
+        for each in json.loads(done.stdout)["messages"]
+        if each["type"] == "error" or each.get("subType") == "warning"
+    ]
+
+
+def test_every_page_parses_without_an_error(real: Path, made_up: Path) -> None:
+    """By the rules of the HTML standard, strictly."""
+    for path in [*kinds(real), made_up / "board" / "squares.html", made_up / "m" / "net-00.html"]:
+        try:
+            html5lib.HTMLParser(strict=True).parse(path.read_text(encoding="utf-8"))
+        except ParseError as error:
+            raise AssertionError(f"{path}: {error}") from error
+
+
+def test_the_validator_finds_faults(tmp_path: Path) -> None:
+    """The control."""
+    page = tmp_path / "bad.html"
+    page.write_text("<!doctype html><html lang=en><title>t</title><p><div></p><a href='a b'>x</a>")
+    assert faults([page])
+
+
+def test_the_validator_has_nothing_to_say_of_any_kind_of_page(real: Path, board: Path) -> None:
+    assert faults([*kinds(real), board]) == []
+
+
+@pytest.mark.long
+def test_the_validator_has_nothing_to_say_of_any_page(real: Path) -> None:
+    assert faults(sorted(real.rglob("*.html"))) == []
+
+
+def test_every_link_inside_the_site_leads_somewhere(real: Path) -> None:
+    """Files and places in them, of every page; never a folder, never an absolute path."""
+    places: dict[str, set[str]] = {}
+    links: list[tuple[str, str]] = []
+    for path in real.rglob("*.html"):
+        name = path.relative_to(real).as_posix()
+        tree = html5lib.parse(path.read_text(encoding="utf-8"), namespaceHTMLElements=False)
+        places[name] = {found for each in tree.iter() if (found := each.get("id"))}
+        for each in tree.iter():
+            links += [(name, each.get(key)) for key in ("href", "src", "data-exact") if each.get(key)]
+    bad = []
+    for name, link in links:
+        if link.startswith(("https://", "data:", "mailto:")):
+            continue
+        target, _, fragment = link.partition("#")
+        found = posixpath.normpath(posixpath.join(posixpath.dirname(name), target)) if target else name
+        broken = not (real / found).is_file() or (
+            fragment and "=" not in fragment and found in places and fragment not in places[found]
+        )
+        if broken:
+            bad.append(f"{name}: {link}")
+    assert bad == []
