@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robustboard import __version__, audit_cli, console, environment, external_cli, new_cli, testset_cli
+from robustboard import __version__, audit_sheet_cli, console, environment, external_cli, new_cli, testset_cli
 from robustboard.errors import RobustboardError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(audit_cli.app, name="audit")
+app.add_typer(audit_sheet_cli.app, name="audit-sheet")
 app.add_typer(external_cli.app, name="external")
 app.add_typer(new_cli.app, name="new")
 app.add_typer(testset_cli.app, name="testset")

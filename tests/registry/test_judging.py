@@ -63,6 +63,19 @@ def test_the_shipped_entries_of_digits_have_no_fault(place: Workspace) -> None:
         ("oracles/digits-both.yaml", "digits-clip, digits-net", "digits-net, digits-net", "each member once"),
         ("generators/digits-vq.yaml", "dataset: digits-train", "dataset: digits", "role train"),
         ("generators/digits-ddpm.yaml", "sampler: ddim", "sampler: magic", "ddim"),
+        ("oracles/digits-probe.yaml", "features: digits-clip", "features: digits-clop", "a known oracle"),
+        ("oracles/digits-probe.yaml", "features: digits-clip", "features: digits-net", "a zero-shot oracle"),
+        ("oracles/digits-probe.yaml", "dataset: digits-train", "dataset: digits", "role train"),
+        ("generators/digits-vq-sparse.yaml", "generator: digits-vq", "generator: vq", "a known generator"),
+        (
+            "generators/digits-vq-sparse.yaml",
+            "generator: digits-vq",
+            "generator: digits-vq-sparse",
+            "that is not sparse itself",
+        ),
+        ("generators/digits-vq-sparse.yaml", "model: digits-resnet", "model: digits-rosnet", "a known model"),
+        ("generators/digits-vq-sparse.yaml", "oracle: digits-clip", "oracle: clip", "a known oracle"),
+        ("generators/digits-vq-sparse.yaml", "dataset: digits-train", "dataset: digits", "role train"),
     ],
 )
 def test_faults_are_told_with_file_and_field(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from robustboard.analyse_cli import analyse, generated_runs
+from robustboard.commands import Content
 from robustboard.leaderboard.generated import value
+from robustboard.runners.audit_sheet import questions, write_sheet
 from robustboard.runners.evaluate import Session, run_cells
+from robustboard.runners.generated_images import accepted_of
 from robustboard.runners.keys import Cell
 from robustboard.runners.score import read_result, result_path
 from robustboard.runners.transfer import transfer
@@ -91,6 +97,56 @@ def test_a_run_stores_images_and_scores_and_is_done_once(root: Path) -> None:
     (row,) = transfer(again, {"tiny": run}, PAIR)
     assert row.accuracy == {"tiny": 1.0}
     assert row.images == value(found, "accepted_images", PAIR)
+
+
+def content(place: Session) -> Content:
+    return Content(place.workspace, place.catalog, place.benchmarks, place.lock)
+
+
+def test_analyse_tells_the_gate_the_control_and_the_nearest_training_images(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Affine changes start as they are, so nothing leaks; digits of the test part are no training digits."""
+    place = session(root)
+    run_cells([CELL], place)
+    capsys.readouterr()
+    analyse(content(place), "fmr-v1", "digits", with_transfer=True, with_neighbours=True, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    (gate,), (leak,), (near,) = told["gates"], told["leaks"], told["neighbours"]
+    assert (gate["oracle"], gate["images"]) == ("judge", 100)
+    assert 0 <= gate["brier_score"] <= 2
+    assert (leak["lost"], leak["gained"], leak["p_value"]) == (0, 0, 1.0)
+    assert (near["training"], near["copies"]) == ("digits-train", 0)
+    assert near["original"] > 0
+    assert [each["half"] for each in told["margins"]] == ["low", "high"]
+    assert told["transfer"][0]["accuracy"] == {"tiny": 1.0}
+    analyse(content(place), "fmr-v1", "digits", with_transfer=False, with_neighbours=True, as_json=False)
+    shown = capsys.readouterr().out
+    assert "nearer to training" in shown
+    assert "Brier score" in shown
+
+
+def test_a_sheet_shows_accepted_images_beside_their_sources(root: Path, tmp_path: Path) -> None:
+    """Equal seeds draw equal images, others draw others; what is drawn is what the run stored."""
+    place = session(root)
+    run_cells([CELL], place)
+    setting, runs = generated_runs(content(place), "fmr-v1", "digits")
+    assert [use.generator for use in setting.generators] == ["floor"]
+    entry = place.catalog.dataset("digits")
+    samples = place.samples("digits", place.catalog.model("tiny").input)
+    first, same, other = (
+        questions(place.workspace, runs, [PAIR], samples, count=5, seed=seed) for seed in (1, 1, 2)
+    )
+    assert [each.sample_id for each in first] == [each.sample_id for each in same]
+    assert [each.sample_id for each in first] != [each.sample_id for each in other]
+    found = accepted_of(place.workspace, runs["tiny"], PAIR)
+    for each in first:
+        row, source = found.ids.index(each.sample_id), samples.ids.index(each.sample_id)
+        assert np.array_equal(each.changed, found.images[row])
+        assert np.array_equal(each.source, np.rint(samples.pixels([source])[0] * 255))
+        assert each.label == samples.labels[source]
+    write_sheet(tmp_path / "sheet", first, place.catalog.label_space(entry.label_space), "five")
+    assert len((tmp_path / "sheet/answers.csv").read_text().splitlines()) == 6
 
 
 def test_an_oracle_below_its_demand_stops_the_cell_with_the_number(root: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
 from robustboard.errors import CellError
 from robustboard.registry.labels import LabelSpace
@@ -20,6 +24,7 @@ from robustboard.runners.oracles import (
     verdict,
 )
 from robustboard.runners.samples import Samples, load_samples
+from robustboard.runners.sharing import shared
 from tests.runners.small import Place, plant_digits
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -139,6 +144,47 @@ def test_identity_holds_weights_prompts_and_architecture(setup: Setup) -> None:
     }
     assert len(found) == 4
     assert load_oracle(entry(accuracy="0.1"), setup).identity in found
+
+
+def probe(inverse_penalty: str = "10") -> OracleEntry:
+    judge = {
+        "kind": "probe",
+        "features": "tiny-clip",
+        "recipe": {"dataset": "digits-train", "images": 300, "inverse_penalty": inverse_penalty},
+    }
+    told = entry().model_dump(mode="json") | {"id": "probe", "judge": judge}
+    return OracleEntry.model_validate(told)
+
+
+def test_a_probe_is_a_logistic_regression_on_frozen_features(
+    setup: Setup, samples: Samples, place: Place
+) -> None:
+    """Against scikit-learn's own answers on embeddings taken here; the tower is not trained again."""
+    catalog = dataclasses.replace(setup.catalog, oracles={"tiny-clip": entry()})
+    setup = dataclasses.replace(setup, catalog=catalog)
+    load_oracle(entry(), setup)
+    before = len(list((place.workspace.runs / "weights").glob("*.json")))
+    judge = load_oracle(probe(), setup)
+    assert len(list((place.workspace.runs / "weights").glob("*.json"))) == before + 1
+    network: Any = judge.members["probe"].network
+    dataset, space = place.catalog.dataset("digits-train"), place.catalog.label_space("digits")
+    spec = place.catalog.model("tiny").input
+    train = load_samples(dataset, space, workspace=place.workspace, lock=place.lock, input=spec)
+
+    def embedded(pixels: Any) -> Any:
+        shown = network.preprocess(torch.from_numpy(np.array(pixels)))
+        with torch.no_grad():
+            return torch.nn.functional.normalize(network.network.model.encode_image(shown), dim=-1).numpy()
+
+    regression = LogisticRegression(C=10, max_iter=1000)
+    regression.fit(embedded(train.pixels(range(300))), train.labels[:300])
+    images = samples.pixels(range(100))
+    wanted = regression.predict_proba(embedded(images))
+    assert judge.shares(torch.from_numpy(np.array(images))) == pytest.approx(wanted, abs=1e-3)
+    assert load_oracle(probe("1"), setup).identity != judge.identity
+    assert load_oracle(probe(), setup).identity == judge.identity
+    found = shared(place.catalog.model("tiny"), judge.entry, setup.catalog)
+    assert {each.what for each in found} == {"data"}
 
 
 def test_damaged_weights_are_not_used(setup: Setup, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""The commands `robustboard audit`: accepted images shown to people, and what they say of the oracle."""
+"""The commands `robustboard audit-sheet`: accepted images shown to people, and what they say of oracles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robustboard import console
 
 if TYPE_CHECKING:
     from robustboard.commands import Content
-    from robustboard.runners.audit import Precision
+    from robustboard.runners.audit_sheet import Precision
 
 app = typer.Typer(
     help="Let people look at generated images that an oracle accepted.",
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 
 @app.command()
-def sheet(
+def write(
     context: typer.Context,
     to: Annotated[Path, typer.Argument(help="Folder for sheet.html and answers.csv.", metavar="DIR")],
     *,
@@ -35,9 +35,9 @@ def sheet(
 ) -> None:
     """Draw accepted images of all stored runs, and write them beside their sources, with a CSV for answers.
 
-    Example: robustboard audit sheet audit-digits -b fmr-v1 -d digits --images 50
+    Example: robustboard audit-sheet write audit-digits -b fmr-v1 -d digits --images 50
     """
-    _sheet(context.obj.content(), to, (benchmark, dataset), count=images, seed=seed)
+    _write(context.obj.content(), to, (benchmark, dataset), count=images, seed=seed)
 
 
 @app.command()
@@ -48,9 +48,9 @@ def read(
 ) -> None:
     """Tell from filled sheets how often the oracle was right about what it accepted.
 
-    Example: robustboard audit read audit-digits/answers.csv
+    Example: robustboard audit-sheet read audit-digits/answers.csv
     """
-    from robustboard.runners.audit import read_answers  # noqa: PLC0415 - not paid by --help
+    from robustboard.runners.audit_sheet import read_answers  # noqa: PLC0415 - not paid by --help
 
     found = {str(path): read_answers(path, str(path)) for path in files}
     if as_json:
@@ -73,11 +73,11 @@ def _told(each: Precision) -> list[str]:
     return [each.pair, *map(str, counts), shown, lowest]
 
 
-def _sheet(content: Content, to: Path, what: tuple[str, str], *, count: int, seed: int) -> None:
+def _write(content: Content, to: Path, what: tuple[str, str], *, count: int, seed: int) -> None:
     from robustboard.analyse_cli import generated_runs  # noqa: PLC0415 - not paid by --help
     from robustboard.benchmarks.generated import pair_name  # noqa: PLC0415 - likewise
     from robustboard.registry.entries import InputSpec  # noqa: PLC0415 - likewise
-    from robustboard.runners.audit import ANSWERS, PAGE, questions, write_sheet  # noqa: PLC0415 - likewise
+    from robustboard.runners.audit_sheet import ANSWERS, PAGE, questions, write_sheet  # noqa: PLC0415 - likewise
     from robustboard.runners.samples import load_samples  # noqa: PLC0415 - likewise
 
     setting, runs = generated_runs(content, *what)
