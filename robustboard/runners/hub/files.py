@@ -14,6 +14,7 @@ from robustboard.errors import CellError, LockError, echo
 from robustboard.fields import Commit, RelativePath
 from robustboard.registry.entries import FilePin, LockedFile
 from robustboard.runners import identity
+from robustboard.runners.hub import client
 from robustboard.runners.hub.client import (
     BYTES_A_REQUEST,
     REQUESTS,
@@ -183,6 +184,7 @@ def download(call: Call, name: str, progress: Progress | None) -> Path:
             repo_type=call.kind,
             revision=commit,
             token=None if call.token else False,
+            etag_timeout=client.PATIENCE,
             tqdm_class=bar(progress, f"{repo}: {name}", call),
         )
     path = Path(place)

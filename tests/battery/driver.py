@@ -1,0 +1,101 @@
+"""Asks robustboard, or a naive reader in its place, in a process of its own; one JSON question a line.
+
+HF_* variables are read once, at import, so this runs apart from pytest. Nobody waits between tries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from robustboard.errors import CellError, RobustboardError
+
+
+def patient(seconds: float, chunk: int) -> None:
+    """Shorten the client's patience, and its chunks, so that faults take no time and small files are cut."""
+    from huggingface_hub import constants, file_download
+
+    from robustboard.runners.hub import client
+
+    time.sleep = lambda *_: None
+    constants.DOWNLOAD_CHUNK_SIZE = chunk
+    file_download._ETAG_RETRY_TIMEOUT = seconds  # type: ignore[assignment]
+    client.PATIENCE = seconds
+    client.STALL = 3 * seconds
+
+
+def cache(folder: str) -> None:
+    """Use another cache of the client from now on."""
+    from huggingface_hub import constants
+
+    constants.HF_HUB_CACHE = folder
+
+
+def fetch(repo: str, kind: str, commit: str, files: list[dict[str, Any]]) -> dict[str, str]:
+    from robustboard.registry.entries import LockedFile
+    from robustboard.runners import hub
+
+    wanted = [LockedFile.model_validate(file) for file in files]
+    found = hub.fetch(repo, wanted, commit=commit, kind=kind)  # type: ignore[arg-type]
+    return {name: str(path) for name, path in found.items()}
+
+
+def naive_fetch(repo: str, kind: str, commit: str, files: list[dict[str, Any]]) -> dict[str, str]:
+    """The client alone: whatever it hands over is used."""
+    from huggingface_hub import hf_hub_download
+
+    return {
+        file["path"]: hf_hub_download(repo, file["path"], repo_type=kind, revision=commit, token=False)
+        for file in files
+    }
+
+
+def command(words: list[str]) -> list[Any]:
+    """[exit code, stdout, stderr] of `robustboard WORDS`."""
+    from robustboard import cli
+
+    out, told = io.StringIO(), io.StringIO()
+    sys.argv = ["robustboard", *words]
+    code = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(told):
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return [code, out.getvalue(), told.getvalue()]
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "patient": patient,
+    "cache": cache,
+    "fetch": fetch,
+    "naive_fetch": naive_fetch,
+    "command": command,
+}
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    answers = sys.stdout
+    for line in sys.stdin:
+        function, arguments = json.loads(line)
+        try:
+            answer = {"value": FUNCTIONS[function](*arguments)}
+        except RobustboardError as error:
+            kind = error.kind if isinstance(error, CellError) else None
+            answer = {"error": type(error).__name__, "kind": kind, "text": str(error)}
+        except Exception as error:  # noqa: BLE001 - what must not happen is told, not hidden
+            answer = {"error": type(error).__name__, "kind": "traceback", "text": str(error)[:300]}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    main()
