@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from diffusers import VQModel
 
 from robustboard.benchmarks.oracle_loop import Origin, Proposer
 from robustboard.benchmarks.seeds import Draws
 from robustboard.errors import CellError
 from robustboard.registry.generators import Floor, GeneratorEntry, HubFolder, TextEdit
-from robustboard.runners.components import Setup
+from robustboard.runners import generators
+from robustboard.runners.components import Component, Setup
 from robustboard.runners.generators import FloorGenerator, LoadedGenerator, TextEditGenerator, load_generator
 from robustboard.runners.transformations import CHANGES
 from tests.conftest import Labelled
@@ -143,6 +146,35 @@ def test_a_generator_from_the_hub_without_a_lock_line_says_what_to_run(setup: Se
     method = diffusion("ddim").method.model_dump() | {"source": hub}
     with pytest.raises(CellError, match="robustboard lock generator/tiny"):
         load_generator(entry(method), setup)
+
+
+@pytest.mark.parametrize("quantised", [True, False], ids=["codes", "no-codes"])
+def test_a_vq_model_that_is_one_part_of_a_pipeline_is_found(
+    setup: Setup, four: Origin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, quantised: bool
+) -> None:
+    """As in aMUSEd's repository: a folder of its own, and latents that are looked up in the codebook."""
+    kind: Any = VQModel
+    with torch.random.fork_rng(devices=[]):
+        kind(
+            down_block_types=("DownEncoderBlock2D",) * 2,
+            up_block_types=("UpDecoderBlock2D",) * 2,
+            block_out_channels=(8, 8),
+            latent_channels=4,
+            num_vq_embeddings=16,
+            norm_num_groups=4,
+            mid_block_add_attention=False,
+            lookup_from_codebook=True,
+        ).save_pretrained(tmp_path / "vqvae")
+    monkeypatch.setattr(generators, "_fetched", lambda *_: Component(tmp_path, "0" * 64))
+    hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "files": ("vqvae/config.json",)}
+    told = entry({"kind": "vq-ascent", "source": hub, "size": 8, "quantised": quantised})
+    if not quantised:
+        with pytest.raises(CellError, match="quantised: true"):
+            load_generator(told, setup)
+        return
+    generator = load_generator(told, setup).generator
+    with torch.no_grad():
+        assert generator.decode(generator.encode(four), four).shape == four.images.shape
 
 
 def test_noise_is_that_of_the_schedule(setup: Setup, four: Origin) -> None:
