@@ -34,7 +34,11 @@ app = typer.Typer(
 app.add_typer(audit_sheet_cli.app, name="audit-sheet")
 app.add_typer(external_cli.app, name="external")
 app.add_typer(new_cli.app, name="new")
+app.add_typer(predictions_cli.app, name="predictions")
 app.add_typer(testset_cli.app, name="testset")
+app.command()(trust_cli.audit)
+app.command()(trust_cli.invalidate)
+app.command()(trust_cli.recompute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from robustboard.runners.store import OpenRun, run_plan
 from robustboard.runners.verifications import note_run
 from robustboard.runners.worst_case import worst_case
 
-__all__ = ["Session", "measure_cell", "run_cells"]
+__all__ = ["Session", "measure_cell", "predictions_of", "run_cells"]
 
 
 def run_cells(cells: Iterable[Cell], session: Session) -> Summary:
@@ -121,7 +121,7 @@ def measure_shard(index: int, run: OpenRun, job: Job, session: Session) -> None:
     checks = None if images is None else _look(part, images, job, session)
     # A randomised model's draws depend on the rows of a pass: the same number whatever the profile says.
     batch_size = sanity.ROWS if checks is not None and is_random(checks) else _batch_size(job)
-    table = _rows(part, images, job, session, batch_size)
+    table = predictions_of(part, images, job, session, batch_size)
     circumstances = facts.shard_facts(
         seconds=time.perf_counter() - started,
         batch_size=batch_size,
@@ -171,7 +171,9 @@ def _judged(job: Job) -> dict[str, str]:
     return {"encoding": IN_MEMORY} if isinstance(procedure, Attack | Cascade) else {}
 
 
-def _rows(part: range, images: Pixels | None, job: Job, session: Session, batch_size: int) -> PredictionTable:
+def predictions_of(
+    part: range, images: Pixels | None, job: Job, session: Session, batch_size: int
+) -> PredictionTable:
     """The predictions of one shard: joined from finished runs for a worst case, else measured."""
     samples, procedure = job.samples, job.benchmark.procedure
     ids = samples.ids[part.start : part.stop]
