@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robustboard import __version__, audit_sheet_cli, console, environment, external_cli, new_cli, testset_cli
+from robustboard import (
+    __version__,
+    audit_sheet_cli,
+    console,
+    environment,
+    external_cli,
+    new_cli,
+    predictions_cli,
+    testset_cli,
+    trust_cli,
+)
 from robustboard.errors import RobustboardError
 
 if TYPE_CHECKING:

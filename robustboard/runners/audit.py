@@ -1,272 +1,269 @@
-"""A sample of a stored run measured again, and compared row by row with what is stored.
+"""A sheet of accepted images for people to look at, and what their answers say of the oracle.
 
-Forged predictions that agree with each other pass every check of files and counts: only a new measurement
-finds them. Of a run in which a share f of the images is forged, a sample of n finds one with probability
-1 - (1 - f)^n: 95 % for half a percent and 600 images.
-
-Another machine may decide a near tie otherwise. Such a row is excused where the new measurement itself saw
-the two classes within TIE of each other, and no more than MOST_TIES of all rows are.
+The sheet is a page without scripts and a CSV with a blank column. Answers are bound to their images by a
+hash, so that a filled CSV says something even without the sheet.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+import base64
+import csv
+import hashlib
+import html
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
+from PIL import Image
 
-from robustboard.benchmarks.conditions import TEMPERATURE
-from robustboard.benchmarks.entries import CLEAN, WorstCase
-from robustboard.errors import StoreError, UserError
-from robustboard.runners.evaluate import predictions_of
-from robustboard.runners.flags import is_random
-from robustboard.runners.jobs import Job
-from robustboard.runners.keys import Cell
-from robustboard.runners.predictions import Outputs, PredictionTable
-from robustboard.runners.record import RunKey, Subset
-from robustboard.runners.samples import choose_subset
-from robustboard.runners.session import Session
-from robustboard.runners.store import StoredRun, samples_digest
+from robustboard import durable
+from robustboard.benchmarks import metrics
+from robustboard.errors import UserError, echo
+from robustboard.registry.labels import LabelSpace
+from robustboard.runners.generated_images import accepted_of
+from robustboard.runners.samples import Samples
+from robustboard.runners.store import StoredRun
+from robustboard.workspace import Workspace
 
-IMAGES = 600
-TIE = 0.01
-"""Difference of two softmax shares below which another machine may order them otherwise. Float32 on two
-devices differs by about 1e-4; bfloat16 flips a few images in a thousand, whose shares lie this close."""
-DRIFT = 0.01
-"""Change of a confidence, or of what calibration and detection use, that another machine explains."""
-MOST_TIES = 0.01
-"""Share of the rows that may be excused; beyond it somebody chose the images."""
-CHUNK = 250
-SHOWN = 20
-ONCE_MORE = 50
-"""Images looked at a second time, for ties; more differing ones need no excuse any more."""
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+"""The page runs nothing and fetches nothing."""
+PAGE, ANSWERS = "sheet.html", "answers.csv"
+COLUMNS = ("number", "model", "generator", "oracle", "sample_id", "class", "class_name", "sha256", "answer")
+GIVEN = ("yes", "no", "unsure")
+GREY = 1
+MAX_BYTES = 16 * 2**20
+FORMULA = ("=", "+", "-", "@")
+"""What a spreadsheet takes a cell for a formula by."""
+
+Bytes = npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
-class Different:
-    """A stored value that a new measurement does not give."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """One accepted image: does it still show the class of its source?"""
 
+    model: str
+    pair: str
     sample_id: str
-    condition: str
-    column: str
-    stored: str
-    found: str
+    label: int
+    source: Bytes
+    """(c, h, w), as `changed`."""
+    changed: Bytes
 
-    def __str__(self) -> str:
-        """One line."""
-        return (
-            f"{self.condition}: {self.sample_id}: {self.column}: stored {self.stored}, measured {self.found}"
-        )
+    @property
+    def sha256(self) -> str:
+        """Of the changed image's shape and bytes, row by row."""
+        shape = "x".join(map(str, self.changed.shape))
+        return hashlib.sha256(f"{shape}\n".encode("ascii") + self.changed.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
-    """What a new measurement of a sample showed."""
+class Precision:
+    """What people say of the images that an oracle accepted."""
 
-    cell: Cell
-    images: int
-    of: int
-    seed: int
-    rows: int
-    differing: tuple[Different, ...]
-    """Not explained by a near tie."""
-    near_ties: int
-    """Rows with another class that is explained by one."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether the stored run is what this machine measures."""
-        return not self.differing and self.near_ties <= max(1, int(MOST_TIES * self.rows))
-
-    @property
-    def evidence(self) -> dict[str, str | int]:
-        """For the record."""
-        return {
-            "images": self.images,
-            "of": self.of,
-            "seed": self.seed,
-            "rows": self.rows,
-            "near_ties": self.near_ties,
-        }
+    pair: str
+    """Generator and oracle; `all` over all of them."""
+    asked: int
+    yes: int
+    no: int
+    unsure: int
+    blank: int
+    precision: float | None
+    """yes among yes and no; None without either."""
+    low: float | None
+    """Wilson interval."""
+    high: float | None
+    lowest: float | None
+    """yes among all answers: every doubt counted against the oracle; None without an answer."""
 
 
-def random_seed() -> int:
-    """A seed that nobody could have known when the run was made."""
-    return secrets.randbelow(2**31)
+def questions(
+    workspace: Workspace,
+    runs: Mapping[str, StoredRun],
+    pairs: Sequence[str],
+    samples: Samples,
+    *,
+    count: int,
+    seed: int,
+) -> list[Question]:
+    """So many accepted images, drawn from those of all models and pairs alike; all where there are fewer.
 
-
-def audit(session: Session, run: StoredRun, *, images: int = IMAGES, seed: int) -> Audit:
-    """Measure a seeded sample of a stored run's images again.
-
-    The sample is spread over the classes. Draws of noise and attacks are those of the stored run, which its
-    key fixes. Raises UserError where weights, data or protocol are no longer those of the run, or where the
-    model answers otherwise each time; StoreError for ids or labels that are not the dataset's; CellError as
-    a run does.
+    `samples` are the dataset's own images, as the runs read them. Equal runs and seed give an equal sheet.
+    Raises UserError where nothing was accepted, StoreError where images are no longer stored.
     """
-    plan = run.record.plan
-    cell = Cell(plan.key.model, plan.key.benchmark, plan.key.dataset)
-    _need_certain(cell, run)
-    model = session.model(cell.model)
-    job = session.job(cell, model, session.samples(cell.dataset, model.entry.input))
-    _need_same(cell, plan.key, job.key)
-    if samples_digest(job.samples.ids, job.samples.labels) != plan.samples_digest:
-        raise StoreError(f"{cell.name}: samples: the stored ids or labels are not those of the dataset")
-    rows = choose_subset(job.samples.labels, Subset(count=min(images, plan.evaluated), seed=seed))
-    job = replace(job, key=plan.key)
-    chosen = _only(job, rows)
-    differing: list[Different] = []
-    total = 0
-    for start in range(0, len(rows), CHUNK):
-        part = range(start, min(start + CHUNK, len(rows)))
-        fresh = _measured(chosen, part, session)
-        session.reporter.advance(cell.name, len(part), len(part))
-        total += fresh.table.num_rows
-        differing += compare(run.predictions, fresh)
-    ties = _ties(differing, job, session)
-    left = [each for each in differing if each.column == "label" or not _excused(each, ties)]
-    return Audit(cell, len(rows), plan.evaluated, seed, total, tuple(left), len(ties))
+    place = {sample: row for row, sample in enumerate(samples.ids)}
+    pool = [
+        (model, pair, row, found)
+        for model, run in sorted(runs.items())
+        for pair in pairs
+        for found in (accepted_of(workspace, run, pair),)
+        for row in range(len(found.ids))
+    ]
+    if not pool:
+        raise UserError("no image was accepted, so there is nothing to look at")
+    drawn = np.random.Generator(np.random.Philox(key=seed)).permutation(len(pool))[:count]
+    asked = []
+    for model, pair, row, found in (pool[each] for each in drawn):
+        pixels = np.asarray(samples.pixels([place[found.ids[row]]]), np.float64)[0]
+        asked.append(
+            Question(
+                model=model,
+                pair=pair,
+                sample_id=found.ids[row],
+                label=int(found.labels[row]),
+                source=np.rint(pixels * 255).astype(np.uint8),
+                changed=np.ascontiguousarray(found.images[row]),
+            )
+        )
+    return asked
 
 
-def _excused(each: Different, ties: frozenset[tuple[str, str]]) -> bool:
-    """Whether a row is a near tie, or follows from a clean one, on which every attack of the image rests."""
-    return (each.sample_id, each.condition) in ties or (each.sample_id, CLEAN) in ties
+def write_sheet(folder: Path, asked: Sequence[Question], space: LabelSpace, title: str) -> None:
+    """Write the page and the CSV. Raises UserError where answers lie there already."""
+    if (folder / ANSWERS).exists():
+        raise UserError(f"{folder / ANSWERS} is there already, perhaps with answers: name another folder")
+    durable.make_folder(folder)
+    durable.write(folder / PAGE, _page(asked, space, title).encode("utf-8"))
+    durable.write(folder / ANSWERS, _csv(asked, space).encode("utf-8"))
 
 
-def _need_certain(cell: Cell, run: StoredRun) -> None:
-    if run.facts.checks is not None and is_random(run.facts.checks):
-        raise UserError(f"{cell.name}: the model's answers change from pass to pass: nothing to compare")
-    if run.record.plan.key.subset is not None:
-        raise UserError(f"{cell.name}: a partial run is never ranked, so there is nothing to audit")
+def _csv(asked: Sequence[Question], space: LabelSpace) -> str:
+    keys, names = list(space.classes), list(space.classes.values())
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for number, each in enumerate(asked, start=1):
+        generator, oracle = each.pair.rsplit(" by ", 1)
+        cells = [each.model, generator, oracle, each.sample_id, keys[each.label], names[each.label]]
+        writer.writerow([number, *map(_harmless, cells), each.sha256, ""])
+    return sink.getvalue()
 
 
-def _need_same(cell: Cell, stored: RunKey, now: RunKey) -> None:
-    """Raise UserError unless a run of today would be of the same model, data and protocol."""
-    names = [name for name in RunKey.model_fields if name not in ("software", "parts", "subset")]
-    other = [name for name in names if getattr(stored, name) != getattr(now, name)]
-    other += [name for name, part in now.parts.items() if "/" in name and stored.parts.get(name) != part]
-    if other:
-        raise UserError(f"{cell.name}: the stored run is of another {', '.join(other)} than that of today")
+def _harmless(cell: str) -> str:
+    """A cell that no spreadsheet computes: names come from strangers."""
+    return f"'{cell}" if cell.startswith(FORMULA) else cell
 
 
-def _only(job: Job, rows: Sequence[int]) -> Job:
-    """The job of some of its samples, with its key."""
-    return replace(job, samples=job.samples.select(rows), rows=[job.rows[row] for row in rows])
+def _page(asked: Sequence[Question], space: LabelSpace, title: str) -> str:
+    names = list(space.classes.values())
+    rows = "\n".join(
+        f"<tr><th scope=row>{number}</th><td>{_image(each.source, f'source of {number}')}</td>"
+        f"<td>{_image(each.changed, f'changed image {number}')}</td>"
+        f"<td>{html.escape(names[each.label])}</td><td></td></tr>"
+        for number, each in enumerate(asked, start=1)
+    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)}</title>
+<style>
+body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; }}
+img {{ width: 9rem; height: 9rem; object-fit: contain; image-rendering: pixelated; background: #888; }}
+table {{ border-collapse: collapse; }}
+th, td {{ border: 1px solid #888; padding: 0.4rem 0.8rem; text-align: left; }}
+tr {{ break-inside: avoid; }}
+td:last-child {{ min-width: 8rem; }}
+</style>
+</head>
+<body>
+<h1>{html.escape(title)}</h1>
+<p>Does the changed image still show the class of its source? Write yes, no or unsure in the column
+<code>answer</code> of {ANSWERS}. Judge what you see, not what was meant; a doubt is an answer.</p>
+<table>
+<caption>{len(asked)} images that an oracle accepted, in random order</caption>
+<thead><tr><th scope=col>number</th><th scope=col>source</th><th scope=col>changed</th>
+<th scope=col>class</th><th scope=col>yes, no or unsure</th></tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</body>
+</html>
+"""
 
 
-def _measured(job: Job, part: range, session: Session) -> PredictionTable:
-    images = None if isinstance(job.benchmark.procedure, WorstCase) else job.samples.pixels(part)
-    return predictions_of(part, images, job, session, session.profile.batch_size)
+def _image(pixels: Bytes, told: str) -> str:
+    """An image (c, h, w) inside the page."""
+    shown = pixels[0] if pixels.shape[0] == GREY else pixels.transpose(1, 2, 0)
+    sink = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(shown)).save(sink, format="PNG")
+    text = base64.b64encode(sink.getvalue()).decode("ascii")
+    return f'<img alt="{html.escape(told)}" src="data:image/png;base64,{text}">'
 
 
-def compare(stored: PredictionTable, fresh: PredictionTable) -> list[Different]:
-    """Every value of the fresh rows that the stored table has otherwise, beyond DRIFT for real numbers.
+def read_answers(path: Path, name: str) -> list[Precision]:
+    """What a filled CSV says: over all images, then for each generator and oracle.
 
-    Distances are not compared: several perturbations of other sizes break an image.
+    Commas or semicolons between cells are read, as spreadsheets write both. Raises UserError with the line of
+    what is wrong: a missing column, an answer that is none of yes, no and unsure, an image that stands twice.
     """
-    found: list[Different] = []
-    for condition in fresh.conditions():
-        new, old = fresh.only(condition), stored.only(condition)
-        places = {str(name): place for place, name in enumerate(old.column("sample_id"))}
-        ids = [str(name) for name in new.column("sample_id")]
-        missing = [name for name in ids if name not in places]
-        found += [Different(name, condition, "sample_id", "no row", "one") for name in missing]
-        if missing:
-            continue
-        rows = np.array([places[name] for name in ids], np.intp)
-        for column in ("label", "predicted", "status"):
-            then, now = old.column(column)[rows], new.column(column)
-            for place in np.flatnonzero(then != now):
-                found.append(Different(ids[place], condition, column, str(then[place]), str(now[place])))
-        for column in ("confidence", *Outputs.NAMES):
-            for place in _drifted(_numbers(old, column)[rows], _numbers(new, column)):
-                then, now = _numbers(old, column)[rows][place], _numbers(new, column)[place]
-                found.append(Different(ids[place], condition, column, f"{then:.4g}", f"{now:.4g}"))
+    rows = _rows(path, name)
+    given: dict[str, Counter[str]] = {"all": Counter()}
+    seen: dict[tuple[str, str, str, str], int] = {}
+    for line, row in rows:
+        pair = f"{row['generator']} by {row['oracle']}"
+        key = (row["model"], pair, row["sample_id"], row["sha256"])
+        if key in seen:
+            raise UserError(
+                f"{name}:{line}: sample_id: expected each image once, got that of line {seen[key]}"
+            )
+        seen[key] = line
+        answer = row["answer"].strip().casefold()
+        if answer and answer not in GIVEN:
+            raise UserError(f"{name}:{line}: answer: expected {', '.join(GIVEN)}, got {echo(row['answer'])}")
+        for each in ("all", pair):
+            given.setdefault(each, Counter())[answer] += 1
+    return [_precision(pair, counts) for pair, counts in given.items()]
+
+
+def _rows(path: Path, name: str) -> list[tuple[int, dict[str, str]]]:
+    """Line and cells of each row of a CSV with exactly the columns of a sheet."""
+    try:
+        data = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
+        text = None if data is None else data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{name}: cannot read: {error}") from error
+    if text is None:
+        raise UserError(f"{name}: expected at most {MAX_BYTES} bytes")
+    mark = ";" if text.split("\n", 1)[0].count(";") > text.split("\n", 1)[0].count(",") else ","
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
+    found = []
+    try:
+        heading = next(reader, [])
+        if tuple(cell.strip() for cell in heading) != COLUMNS:
+            raise UserError(
+                f"{name}:1: expected the columns {', '.join(COLUMNS)}, got {echo(' '.join(heading))}"
+            )
+        for cells in reader:
+            if len(cells) != len(COLUMNS):
+                raise UserError(f"{name}:{reader.line_num}: expected {len(COLUMNS)} cells, got {len(cells)}")
+            found.append((reader.line_num, dict(zip(COLUMNS, cells, strict=True))))
+    except csv.Error as error:
+        raise UserError(f"{name}:{reader.line_num}: not CSV: {error}") from error
+    if not found:
+        raise UserError(f"{name}: expected a row an image, got none")
     return found
 
 
-def _numbers(table: PredictionTable, column: str) -> npt.NDArray[np.float64]:
-    """A column of numbers, NaN where there is none."""
-    return np.asarray(table.table.column(column).to_numpy(zero_copy_only=False), np.float64)
-
-
-def _drifted(old: npt.NDArray[np.float64], new: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    """Places where two columns differ by more than DRIFT of the larger, or of 1."""
-    scale = np.maximum(np.maximum(np.abs(old), np.abs(new)), 1.0)
-    both = np.isnan(old) & np.isnan(new)
-    close = np.abs(old - new) <= DRIFT * scale
-    return np.flatnonzero(~(both | close))
-
-
-@dataclass(slots=True)
-class _Seen:
-    """Near ties that a network showed: the class, its share, and the classes close behind."""
-
-    classes: npt.NDArray[np.int64] | None
-    ties: list[tuple[int, float, frozenset[int]]] = field(default_factory=list)
-
-    def note(self, _module: torch.nn.Module, _inputs: Any, output: Any) -> None:  # noqa: ANN401 - a hook's
-        """Look at one pass without gradients."""
-        if not isinstance(output, Tensor) or output.requires_grad:
-            return
-        logits = output.float() if self.classes is None else output.float()[:, torch.from_numpy(self.classes)]
-        shares = torch.softmax(logits.double(), dim=1)
-        top, best = shares.max(1)
-        close = shares >= (top - TIE).unsqueeze(1)
-        for row in torch.nonzero(close.sum(1) > 1).flatten().tolist():
-            near = torch.nonzero(close[row]).flatten().tolist()
-            self.ties.append((self._name(int(best[row])), float(top[row]), frozenset(map(self._name, near))))
-
-    def _name(self, column: int) -> int:
-        return column if self.classes is None else int(self.classes[column])
-
-    def excuses(self, now: int, share: float | None, then: int) -> bool:
-        """Whether class `now`, with this share, was nearly tied with class `then`."""
-        return any(
-            best == now and then in near and (share is None or abs(share - top) <= 1e-5)  # noqa: PLR2004
-            for best, top, near in self.ties
-        )
-
-
-@contextmanager
-def _watched(network: torch.nn.Module, seen: _Seen) -> Iterator[None]:
-    handle = network.register_forward_hook(seen.note)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def _ties(differing: Sequence[Different], job: Job, session: Session) -> frozenset[tuple[str, str]]:
-    """(sample id, condition) of rows whose other class is a near tie: their images are measured once more."""
-    ids = list(dict.fromkeys(each.sample_id for each in differing if each.column == "predicted"))
-    if not ids or len(ids) > ONCE_MORE:
-        return frozenset()
-    places = {name: row for row, name in enumerate(job.samples.ids)}
-    excused = set()
-    for name in ids:
-        classes = None if job.classes is None else np.array(job.classes, np.int64)
-        seen = _Seen(classes)
-        one = _only(job, [places[name]])
-        with _watched(one.network, seen):
-            fresh = _measured(one, range(1), session)
-        shares = _shares(fresh)
-        for each in differing:
-            if each.sample_id == name and each.column == "predicted":
-                share = shares.get(each.condition)
-                if seen.excuses(int(each.found), share, int(each.stored)):
-                    excused.add((name, each.condition))
-    return frozenset(excused)
-
-
-def _shares(table: PredictionTable) -> Mapping[str, float | None]:
-    """Condition → confidence of a table of one image; None where it is scaled by a temperature."""
-    return {
-        str(condition): None if str(condition).startswith(TEMPERATURE) else float(share)
-        for condition, share in zip(table.column("condition"), table.column("confidence"), strict=True)
-    }
+def _precision(pair: str, counts: Counter[str]) -> Precision:
+    yes, no, unsure = (counts[each] for each in GIVEN)
+    low, high = metrics.wilson(yes, yes + no) if yes + no else (None, None)
+    return Precision(
+        pair=pair,
+        asked=counts.total(),
+        yes=yes,
+        no=no,
+        unsure=unsure,
+        blank=counts[""],
+        precision=yes / (yes + no) if yes + no else None,
+        low=low,
+        high=high,
+        lowest=yes / (yes + no + unsure) if yes + no + unsure else None,
+    )
