@@ -18,6 +18,7 @@ from robustboard.leaderboard.means import mean_of
 from robustboard.leaderboard.statistics import Direction, rank_ranges
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.keys import Cell
+from robustboard.runners.verifications import TIERS, Tier
 
 CONTROL = "a control, not a contender"
 """Why a model that is registered to show that a check works has no rank."""
@@ -50,10 +51,10 @@ class Row:
         return view.value, low, high
 
     @property
-    def provenance(self) -> str | None:
-        """Where the row's numbers come from, by their run records; None for a row without any."""
-        found = sorted({cell.result.status for cell in self.cells if cell.result is not None})
-        return ", ".join(found) or None
+    def provenance(self) -> Tier | None:
+        """The lowest tier among the row's numbers; None for a row without any."""
+        found = [cell.provenance for cell in self.cells if cell.provenance is not None]
+        return min(found, key=TIERS.index, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,13 @@ from robustboard.runners.failures import Failure
 from robustboard.runners.keys import Cell
 from robustboard.runners.per_image import PerImage
 from robustboard.runners.record import Result, Score
+from robustboard.runners.verifications import Standing, Tier
 
-CellStatus = Literal["ok", "partial", "outdated", "undefined", "failed", "withheld", "not run"]
+CellStatus = Literal[
+    "ok", "partial", "outdated", "undefined", "failed", "withheld", "unchecked", "invalidated", "not run"
+]
 """ok: measured on every image, under the entries as they are now; only such cells can rank a model.
+unchecked: nobody but its author vouches for it. invalidated: it was found to be wrong, with the reason.
 withheld: its data or weights are gated, and who ran it had not accepted their terms."""
 STATUSES: tuple[CellStatus, ...] = get_args(CellStatus)
 
@@ -37,14 +41,24 @@ class CellView:
     reason: str | None
     """Why the status is not ok."""
     result: Result | None
+    standing: Standing | None = None
+    """How far the result may be believed, and who has checked it; None where nobody asked."""
+
+    @property
+    def provenance(self) -> Tier | None:
+        """The tier that the result has reached; None without a result."""
+        if self.result is None:
+            return None
+        return self.standing.tier if self.standing is not None else self.result.status
 
     def as_data(self) -> dict[str, Any]:
         """The cell as JSON values."""
         fields = ("metric", "condition", "value", "low", "high", "n", "correct", "unit", "direction")
         found = {name: getattr(self.score, name) if self.score else None for name in fields}
         key = self.result.key_digest if self.result else None
-        provenance = self.result.status if self.result else None
-        return {"status": self.status, "provenance": provenance, "reason": self.reason, **found, "key": key}
+        checks = [each.model_dump(mode="json") for each in self.standing.checks] if self.standing else []
+        told = {"status": self.status, "provenance": self.provenance, "reason": self.reason}
+        return {**told, **found, "key": key, "checks": checks}
 
     @property
     def value(self) -> float | None:
@@ -123,6 +137,9 @@ class Measured:
     """Model → sanity flags of its results, of each one and between them."""
     outcomes: Mapping[Cell, PerImage] = field(default_factory=dict)
     """Right or wrong an image, of the results that have it."""
+    trust: Mapping[Cell, Standing] = field(default_factory=dict)
+    """How far each result may be believed. Those that may not rank stand among the outdated ones too, so
+    that nothing else is worked out from them."""
 
     @classmethod
     def of(
@@ -132,11 +149,15 @@ class Measured:
         benchmarks: Mapping[str, BenchmarkEntry],
         failures: Mapping[Cell, Failure] | None = None,
         outcomes: Mapping[Cell, PerImage] | None = None,
+        *,
+        trust: Mapping[Cell, Standing] | None = None,
     ) -> Measured:
         """With the outdated ones found by comparing keys with entries."""
         old = outdated(results, catalog, benchmarks)
+        doubted = {cell: _doubt(each) for cell, each in (trust or {}).items() if not each.ranked}
+        old = old | {cell: reason for cell, (_, reason) in doubted.items() if cell in results}
         flags = raised(results, old, benchmarks)
-        return cls(results, old, failures or {}, benchmarks, flags, outcomes or {})
+        return cls(results, old, failures or {}, benchmarks, flags, outcomes or {}, trust or {})
 
     def view(self, cell: Cell, score: str | None = None) -> CellView:
         """The cell as a board shows it. Raises StoreError when its result lacks the score."""
@@ -150,14 +171,27 @@ class Measured:
             if failure is not None:
                 return CellView("failed", None, f"{failure.kind}: {failure.reason}", None)
             return CellView("not run", None, "nobody has run it", None)
-        found = find_score(result, score)
+        found, standing = find_score(result, score), self.trust.get(cell)
         if found.status == "undefined":
-            return CellView("undefined", found, found.reason, result)
+            return CellView("undefined", found, found.reason, result, standing)
+        if standing is not None and not standing.ranked:
+            status, reason = _doubt(standing)
+            return CellView(status, found, reason, result, standing)
         if cell in self.outdated:
-            return CellView("outdated", found, self.outdated[cell], result)
+            return CellView("outdated", found, self.outdated[cell], result, standing)
         if not result.complete:
-            return CellView("partial", found, _incomplete(result), result)
-        return CellView("ok", found, None, result)
+            return CellView("partial", found, _incomplete(result), result, standing)
+        return CellView("ok", found, None, result, standing)
+
+
+UNCHECKED = "nobody but its author has checked it: no run, audit or recomputation of this project"
+
+
+def _doubt(standing: Standing) -> tuple[CellStatus, str]:
+    """Status and reason of a result that may not rank."""
+    if standing.invalid is not None:
+        return "invalidated", standing.invalid
+    return "unchecked", UNCHECKED
 
 
 def _incomplete(result: Result) -> str:

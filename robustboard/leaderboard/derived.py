@@ -252,8 +252,10 @@ def _cell(
         fault = f"{shifted.score.metric} is no share"
     if fault is not None or other.score is None:
         reason = fault or "nothing to compare it with"
-        return CellView("undefined", undefined(metric, shifted.score, reason), reason, shifted.result)
-    return CellView(shifted.status, function(other.score, shifted.score), shifted.reason, shifted.result)
+        score = undefined(metric, shifted.score, reason)
+        return CellView("undefined", score, reason, shifted.result, shifted.standing)
+    score = function(other.score, shifted.score)
+    return CellView(shifted.status, score, shifted.reason, shifted.result, shifted.standing)
 
 
 def _points(
