@@ -56,6 +56,52 @@ def naive_fetch(repo: str, kind: str, commit: str, files: list[dict[str, Any]]) 
     }
 
 
+def load(asked: dict[str, Any]) -> dict[str, Any]:
+    """What `load_samples` makes of a dataset entry; its pixels as a digest."""
+    import hashlib
+
+    from robustboard.registry.entries import DatasetEntry, InputSpec, LockedEntry
+    from robustboard.registry.labels import LabelSpace
+    from robustboard.runners.samples import load_samples
+    from robustboard.workspace import Workspace
+
+    told: list[str] = []
+    folder = Path(asked["folder"])
+    found = load_samples(
+        DatasetEntry.model_validate_json(json.dumps(asked["entry"])),
+        LabelSpace.model_validate(
+            {"id": "animals", "name": "A", "source": "a test", "classes": asked["classes"]}
+        ),
+        workspace=Workspace(folder, folder),
+        lock={"dataset/tiny": LockedEntry.model_validate_json(json.dumps(asked["lock"]))},
+        input=InputSpec.model_validate({"size": 8, "normalization": "inside"}),
+        skip_damaged=asked.get("skip_damaged", False),
+        streaming=asked.get("streaming", False),
+        progress=lambda stage, done: told.append(f"{stage} {done:.0%}"),
+    )
+    pixels = found.pixels(range(len(found.ids)))
+    return {
+        "ids": list(found.ids),
+        "labels": found.labels.tolist(),
+        "fingerprint": found.fingerprint,
+        "pixels": hashlib.sha256(pixels.tobytes()).hexdigest(),
+        "skipped": list(found.skipped),
+        "groups": list(found.groups) if found.groups is not None else None,
+        "facts": found.facts,
+        "told": told,
+    }
+
+
+def resolve(kind: str, source: dict[str, Any]) -> dict[str, Any]:
+    """The lock's line of a source."""
+    from robustboard.registry.entries import HubData, HubWeights
+    from robustboard.runners import hub
+
+    model: Any = HubWeights if kind == "model" else HubData
+    found = hub.resolve(kind, model.model_validate_json(json.dumps(source)))  # type: ignore[arg-type]
+    return found.model_dump(mode="json")
+
+
 def command(words: list[str]) -> list[Any]:
     """[exit code, stdout, stderr] of `robustboard WORDS`."""
     from robustboard import cli
@@ -77,16 +123,21 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "fetch": fetch,
     "naive_fetch": naive_fetch,
     "command": command,
+    "load": load,
+    "resolve": resolve,
 }
 
 
 def main() -> None:
     """Answer until the input ends."""
-    answers = sys.stdout
+    from tests.battery.clients import CLIENTS
+
+    functions = FUNCTIONS | CLIENTS
+    answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         function, arguments = json.loads(line)
         try:
-            answer = {"value": FUNCTIONS[function](*arguments)}
+            answer = {"value": functions[function](*arguments)}
         except RobustboardError as error:
             kind = error.kind if isinstance(error, CellError) else None
             answer = {"error": type(error).__name__, "kind": kind, "text": str(error)}

@@ -81,9 +81,7 @@ SCRIPTS: dict[str, tuple[list[dict[str, Any]], str]] = {
     "no such commit": ([status(404, "(GET|HEAD)", headers={"X-Error-Code": "RevisionNotFound"})], "missing"),
 }
 RESUMED = ("cut once", "cut thrice")
-SLOW = ("hang once", "hang on the body", "hang for ever")
 CASES = [(script, target) for script in SCRIPTS for target in TARGETS]
-QUICK = [(script, "weights") for script in SCRIPTS if script not in SLOW]
 assert len(CASES) == 60
 
 
@@ -146,16 +144,10 @@ def check(hub: LocalHub, asker: Asker, script: str, target: str, folder: Path) -
         assert any(part.startswith("bytes=") for _, _, _, part in bodies)
 
 
-@pytest.mark.parametrize(("script", "target"), QUICK)
+@pytest.mark.parametrize(("script", "target"), CASES)
 def test_a_fault_ends_in_the_right_bytes_or_in_one_line(
     script: str, target: str, hub: LocalHub, asker: Asker, tmp_path: Path
 ) -> None:
-    check(hub, asker, script, target, tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("script", "target"), CASES)
-def test_all_sixty_faults(script: str, target: str, hub: LocalHub, asker: Asker, tmp_path: Path) -> None:
     check(hub, asker, script, target, tmp_path)
 
 

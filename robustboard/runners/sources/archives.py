@@ -137,6 +137,8 @@ class Archive:
         except CellError:
             plain.close()
             raise
+        plain.flush()
+        plain.seek(0)
         self.file.close()
         self.file = plain
 
