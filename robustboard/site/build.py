@@ -15,12 +15,18 @@ from robustboard.leaderboard.board import build_board
 from robustboard.leaderboard.cells import Measured
 from robustboard.leaderboard.entries import load_boards
 from robustboard.leaderboard.fits import load_fits
+from robustboard.leaderboard.outcomes import read_outcomes
 from robustboard.leaderboard.results import read_results
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.reported import load_reported
+from robustboard.registry.testsets import load_test_sets
 from robustboard.runners.failures import read_failures
 from robustboard.site.environment import environment
+from robustboard.site.indexes import checked_address, data_files, index_files
+from robustboard.site.releases import read_releases
 from robustboard.site.render import SiteInput, render
+from robustboard.site.sections import release_files
+from robustboard.site.sets import shown_sets
 from robustboard.workspace import Workspace
 
 MARKER = ".robustboard-site"
@@ -47,8 +53,11 @@ def site_input(
     catalog: Catalog,
     benchmarks: Mapping[str, BenchmarkEntry],
     results: Sequence[Path],
+    address: str | None = None,
 ) -> SiteInput:
     """All that pages are made of; later result folders override earlier ones cell by cell.
+
+    Outcomes of single images lie in the folder `outcomes` beside each folder of results.
 
     Cells without a result that failed when they were last tried in this workspace say so.
 
@@ -58,9 +67,22 @@ def site_input(
     reported = load_reported(workspace)
     fits = load_fits(workspace, catalog, reported)
     entries = load_boards(workspace, catalog, benchmarks, reported, fits)
-    measured = Measured.of(read_results(results), catalog, benchmarks, read_failures(workspace))
+    found = read_results(results)
+    outcomes = read_outcomes([folder.parent / "outcomes" for folder in results], found)
+    measured = Measured.of(found, catalog, benchmarks, read_failures(workspace), outcomes)
     boards = {name: build_board(entry, catalog, measured, fits) for name, entry in entries.items()}
-    return SiteInput(catalog, benchmarks, boards, measured, reported, robustboard.__version__)
+    folders = (workspace.built_sets, workspace.committed_sets)
+    return SiteInput(
+        catalog,
+        benchmarks,
+        boards,
+        measured,
+        reported,
+        robustboard.__version__,
+        shown_sets(load_test_sets(workspace, catalog), folders, catalog),
+        read_releases(workspace.releases),
+        address,
+    )
 
 
 def build(
@@ -70,17 +92,21 @@ def build(
     *,
     results: Sequence[Path],
     output: Path,
+    address: str | None = None,
 ) -> Built:
-    """Write the site of the results into `output`.
+    """Write the site of the results into `output`; `address` is where it will stand, for feeds and maps.
 
     Raises UserError, before anything is rendered, when the folder holds something that no build
     wrote.
     """
     earlier = _earlier(output)
-    site = site_input(workspace, catalog, benchmarks, results)
+    site = site_input(workspace, catalog, benchmarks, results, checked_address(address))
     templates = environment(workspace.site_source / "templates")
     files = {path: text.encode("utf-8") for path, text in render(site, templates).items()}
     files |= _static(workspace.site_source / "static")
+    files |= release_files(site)
+    files |= data_files(site)
+    files |= index_files(files, site.address)
     return _write(output, files, earlier)
 
 

@@ -11,8 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 from robustboard.errors import UserError, WorkspaceError, echo
 from robustboard.fields import HttpsUrl
 from robustboard.leaderboard.cells import margin_text
+from robustboard.leaderboard.compare import p_text
 from robustboard.site import numerals
 from robustboard.site.policy import policy
+from robustboard.site.sections import seeds_of, shown_number
 
 _URL: TypeAdapter[str] = TypeAdapter(HttpsUrl)
 _ANCHOR = re.compile(r"[^a-z0-9]+")
@@ -48,12 +50,15 @@ def environment(templates: Path) -> Environment:
         keep_trailing_newline=True,
         auto_reload=False,
     )
-    made.globals["policy"] = policy
+    made.globals.update({"policy": policy, "seeds_of": seeds_of})
     made.filters.update(
         {
             "url": url,
             "anchor": anchor,
             "percent": numerals.percent,
+            "points": numerals.points,
+            "p_value": p_text,
+            "frozen": shown_number,
             "value": numerals.value,
             "bounds": numerals.bounds,
             "plus_minus": margin_text,

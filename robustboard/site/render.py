@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from jinja2 import Environment
 
+from robustboard import jsons
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.benchmarks.metrics import METRICS
 from robustboard.leaderboard.board import Board
@@ -15,10 +16,15 @@ from robustboard.registry.catalog import Catalog
 from robustboard.registry.reported import Reported, canonical
 from robustboard.runners.flags import MEANINGS
 from robustboard.site import downloads, published
+from robustboard.site.badges import Badge
 from robustboard.site.benchmarks import Budgets, benchmark_tables, settings_of
 from robustboard.site.boards import ShownBoard, show_board
+from robustboard.site.indexes import schema
 from robustboard.site.models import ModelStandings, model_standings, spread
+from robustboard.site.releases import Release
 from robustboard.site.scatter import scatters
+from robustboard.site.sections import ADVICE, add_sections, past_of, site_badges
+from robustboard.site.sets import ShownSet
 from robustboard.site.tradeoffs import generated_plots, reported_plots, trade_offs
 
 PREVIEW_ROWS = 8
@@ -35,11 +41,22 @@ class SiteInput:
     measured: Measured
     reported: Mapping[str, Reported]
     version: str
+    sets: tuple[ShownSet, ...] = ()
+    """Generated test sets, built or not."""
+    releases: tuple[Release, ...] = ()
+    """Frozen ones, oldest first."""
+    address: str | None = None
+    """Where the site will stand, with a slash at its end; None where that is not known."""
 
     @property
     def verified(self) -> int:
         """Number of scores that this project measured."""
         return sum(len(result.scores) for result in self.measured.results.values())
+
+    @property
+    def measured_datasets(self) -> frozenset[str]:
+        """Datasets with a result."""
+        return frozenset(cell.dataset for cell in self.measured.results)
 
     @property
     def measured_models(self) -> int:
@@ -52,10 +69,11 @@ class SiteInput:
         return sum(len(item.scores) for item in self.reported.values())
 
 
-class _Pages:
+class Pages:
     """Renders templates into a dict of pages."""
 
     def __init__(self, site: SiteInput, environment: Environment) -> None:
+        """No page yet."""
         self.environment = environment
         self.environment.globals.update({"site": site})
         self.found: dict[str, str] = {}
@@ -68,7 +86,7 @@ class _Pages:
 
 def render(site: SiteInput, environment: Environment) -> dict[str, str]:
     """All pages and downloads, path → text."""
-    pages = _Pages(site, environment)
+    pages = Pages(site, environment)
     models = site.catalog.models
     boards = {name: show_board(board, site.benchmarks, models) for name, board in site.boards.items()}
     mentions = {
@@ -99,8 +117,16 @@ def render(site: SiteInput, environment: Environment) -> dict[str, str]:
     _benchmarks(site, pages)
     _models(site, pages)
     _reported(site, pages, boards)
-    pages.add("method.html", "method.html.j2", metrics=METRICS, settings=_settings(site), meanings=MEANINGS)
+    pages.add(
+        "method.html",
+        "method.html.j2",
+        metrics=METRICS,
+        settings=_settings(site),
+        meanings=MEANINGS,
+        advice=ADVICE,
+    )
     _downloads(site, pages)
+    add_sections(site, pages, pages.found["data/leaderboard.csv"])
     pages.add("404.html", "404.html.j2")
     return dict(sorted(pages.found.items()))
 
@@ -109,7 +135,7 @@ def _settings(site: SiteInput) -> dict[str, tuple[Budgets, ...]]:
     return {name: settings_of(entry) for name, entry in site.benchmarks.items()}
 
 
-def _benchmarks(site: SiteInput, pages: _Pages) -> None:
+def _benchmarks(site: SiteInput, pages: Pages) -> None:
     tables = {
         name: benchmark_tables(entry, site.catalog, site.measured) for name, entry in site.benchmarks.items()
     }
@@ -125,9 +151,12 @@ def _benchmarks(site: SiteInput, pages: _Pages) -> None:
         )
 
 
-def _models(site: SiteInput, pages: _Pages) -> None:
+def _models(site: SiteInput, pages: Pages) -> None:
     middles = spread(site.measured)
     names = published.claims_by_name(site.reported.values())
+    by_model: dict[str, list[Badge]] = {}
+    for badge in site_badges(site):
+        by_model.setdefault(badge.path.split("/")[1], []).append(badge)
     all_standings: list[ModelStandings] = []
     for model in site.catalog.models.values():
         found = model_standings(
@@ -142,7 +171,14 @@ def _models(site: SiteInput, pages: _Pages) -> None:
         all_standings.append(found)
         claims = published.claims(model, names)
         pages.add(
-            f"m/{model.id}.html", "model.html.j2", found=found, model=model, claims=claims, meanings=MEANINGS
+            f"m/{model.id}.html",
+            "model.html.j2",
+            found=found,
+            model=model,
+            claims=claims,
+            meanings=MEANINGS,
+            past=past_of(model.id, site.releases) if found.results else (),
+            badges=by_model.get(model.id, ()),
         )
     pages.add(
         "m/index.html",
@@ -152,7 +188,7 @@ def _models(site: SiteInput, pages: _Pages) -> None:
     )
 
 
-def _reported(site: SiteInput, pages: _Pages, boards: Mapping[str, ShownBoard]) -> None:
+def _reported(site: SiteInput, pages: Pages, boards: Mapping[str, ShownBoard]) -> None:
     pages.add("reported/index.html", "reported.html.j2")
     for name, item in site.reported.items():
         where = [
@@ -174,7 +210,7 @@ def _reported(site: SiteInput, pages: _Pages, boards: Mapping[str, ShownBoard]) 
         )
 
 
-def _downloads(site: SiteInput, pages: _Pages) -> None:
+def _downloads(site: SiteInput, pages: Pages) -> None:
     found = downloads.records(site.catalog, site.measured, site.boards)
     pages.found["data/leaderboard.csv"] = downloads.leaderboard_csv(found)
     pages.found["data/leaderboard.json"] = downloads.leaderboard_json(found, site.boards)
@@ -182,4 +218,5 @@ def _downloads(site: SiteInput, pages: _Pages) -> None:
         pages.found[f"data/boards/{name}.js"] = downloads.board_script(board)
     for name, item in site.reported.items():
         pages.found[f"data/reported/{name}.csv"] = canonical(item.scores).decode("utf-8")
+    pages.found["data/schema.json"] = jsons.canonical(schema()).decode("ascii")
     pages.add("data/index.html", "data.html.j2", columns=downloads.COLUMNS, records=len(found))

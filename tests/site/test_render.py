@@ -25,7 +25,7 @@ CLEAN = {"id": "clean", "title": "Clean", "group": "Natural", "benchmark": "clea
 PGD = {"id": "pgd", "title": "PGD 1/10", "group": "Attack", "benchmark": "pgd-v1", "dataset": "squares"}
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 EMPTY_SVG = {"path", "rect", "circle", "line", "use"}
-BINARY = {"data/leaderboard.parquet"}
+BINARY = {"data/leaderboard.parquet", "data/checksums.txt"}
 """Files that the build writes beside the pages."""
 EARLY = 'document.documentElement.className = "has-js"'
 SHEET = (REPOSITORY / "site" / "static" / "site.css").read_text(encoding="utf-8")
