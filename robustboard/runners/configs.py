@@ -184,7 +184,7 @@ def check_network(folder: Path) -> None:
     config = read_config(folder / "config.json")
     name = config.get("_class_name")
     networks = {"AutoencoderKL", "AutoencoderTiny", "UNet2DConditionModel", "UNet2DModel", "VQModel"}
-    if name not in networks:
+    if not isinstance(name, str) or name not in networks:
         raise CellError(
             "load", f"config.json: _class_name: expected one of {_listed(networks)}, got {echo(name)}"
         )
@@ -207,7 +207,7 @@ def check_network(folder: Path) -> None:
 def _check_pipeline(folder: Path) -> None:
     index = read_config(folder / "model_index.json")
     name = index.get("_class_name")
-    if name not in PIPELINES:
+    if not isinstance(name, str) or name not in PIPELINES:
         raise CellError(
             "load", f"model_index.json: _class_name: expected one of {_listed(PIPELINES)}, got {echo(name)}"
         )
@@ -215,7 +215,7 @@ def _check_pipeline(folder: Path) -> None:
         if key.startswith("_") or not isinstance(value, list) or value == [None, None]:
             continue
         library, kind = (*value, None, None)[:2]
-        if not isinstance(library, str) or kind not in COMPONENTS.get(library, ()):
+        if not (isinstance(library, str) and isinstance(kind, str) and kind in COMPONENTS.get(library, ())):
             raise CellError(
                 "load", f"model_index.json: {echo(key)}: {echo(value)} is no known class of a library"
             )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from robustboard.errors import CellError, RobustboardError
+from tests.runners.hub_driver import logits
 
 
 def patient(seconds: float, chunk: int) -> None:
@@ -102,6 +103,49 @@ def resolve(kind: str, source: dict[str, Any]) -> dict[str, Any]:
     return found.model_dump(mode="json")
 
 
+def read_state(path: str) -> int:
+    """Tensors of a weights file of a package."""
+    from robustboard.runners import tensors
+
+    return len(tensors.read_state(Path(path), pickle_allowed=True))
+
+
+def generator(root: str, name: str) -> str:
+    """The identity of a generator as a run loads it."""
+    from robustboard.registry.catalog import load_catalog
+    from robustboard.registry.lock import read_lock
+    from robustboard.runners.components import Setup
+    from robustboard.runners.generators import load_generator
+    from robustboard.workspace import find
+
+    workspace = find(Path(root))
+    catalog = load_catalog(workspace)
+    setup = Setup(workspace=workspace, catalog=catalog, lock=read_lock(workspace))
+    return load_generator(catalog.generator(name), setup).identity
+
+
+def rows(root: str, name: str) -> int:
+    """Images of a dataset of a workspace, all of them decoded."""
+    from robustboard.registry.catalog import load_catalog
+    from robustboard.registry.entries import InputSpec
+    from robustboard.registry.lock import read_lock
+    from robustboard.runners.samples import load_samples
+    from robustboard.workspace import find
+
+    workspace = find(Path(root))
+    catalog = load_catalog(workspace)
+    entry = catalog.dataset(name)
+    found = load_samples(
+        entry,
+        catalog.label_space(entry.label_space),
+        workspace=workspace,
+        lock=read_lock(workspace),
+        input=InputSpec.model_validate({"size": 8, "normalization": "inside"}),
+        catalog=catalog,
+    )
+    return len(found.ids)
+
+
 def command(words: list[str]) -> list[Any]:
     """[exit code, stdout, stderr] of `robustboard WORDS`."""
     from robustboard import cli
@@ -124,6 +168,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "naive_fetch": naive_fetch,
     "command": command,
     "load": load,
+    "read_state": read_state,
+    "generator": generator,
+    "rows": rows,
+    "logits": logits,
     "resolve": resolve,
 }
 
