@@ -14,11 +14,14 @@ import typer
 from robustboard import (
     __version__,
     audit_sheet_cli,
+    branch_cli,
     console,
     environment,
     external_cli,
+    howmany_cli,
     new_cli,
     predictions_cli,
+    release_cli,
     testset_cli,
     trust_cli,
 )
@@ -43,9 +46,15 @@ app = typer.Typer(
 )
 app.add_typer(audit_sheet_cli.app, name="audit-sheet")
 app.add_typer(external_cli.app, name="external")
+app.command()(howmany_cli.howmany)
+app.command()(release_cli.release)
+app.command()(release_cli.changes)
 app.add_typer(new_cli.app, name="new")
 app.add_typer(predictions_cli.app, name="predictions")
 app.add_typer(testset_cli.app, name="testset")
+app.command()(branch_cli.check_results)
+app.command()(branch_cli.compare_branch)
+app.command()(branch_cli.guard)
 app.command()(trust_cli.audit)
 app.command()(trust_cli.invalidate)
 app.command()(trust_cli.recompute)
@@ -315,14 +324,25 @@ def board(
 def site(
     context: typer.Context,
     to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Instead of site/_build.")] = None,
+    *,
+    address: Annotated[
+        str | None, typer.Option(help="https:// address where it will stand, for feed, badges and sitemap.")
+    ] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Then serve it to this machine alone.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="For --serve; 0 takes a free one.")] = 8000,
 ) -> None:
     """Write the static site; open index.html from disk or put the folder on any web server.
 
-    Example: robustboard site
+    Examples:
+      robustboard site
+
+      robustboard site --serve
     """
     from robustboard import commands  # noqa: PLC0415 - not paid by --help
 
-    commands.build_site(context.obj.content(), to)
+    folder = commands.build_site(context.obj.content(), to, address=address)
+    if serve:
+        commands.serve_site(folder, port)
 
 
 @app.command()

@@ -1,0 +1,181 @@
+"""The commands that look at a pull request: which paths it touches, its results, and what it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from robustboard import console
+from robustboard.errors import ContentError, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from robustboard.commands import Content
+    from robustboard.leaderboard.board import Board
+    from robustboard.runners.keys import Cell
+    from robustboard.runners.record import Result
+    from robustboard.workspace import Workspace
+
+REFUSED = 2
+RESULTS = "leaderboard/results"
+Base = Annotated[str, typer.Argument(metavar="BASE", help="Branch or commit that the branch starts from.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def guard(
+    context: typer.Context,
+    base: Base,
+    *,
+    head: Annotated[str, typer.Option(help="Branch or commit to look at.")] = "HEAD",
+    models: Annotated[bool, typer.Option("--models", help="Print the ids of new or changed models.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check that a branch only adds or changes regular files of content, by Git's objects; nothing is run.
+
+    Code, workflows, links, sub-modules, deletions, case twins and large files are refused, one line each.
+
+    Example: robustboard guard origin/main
+    """
+    from robustboard.registry.guard import entries  # noqa: PLC0415 - not paid by --help
+    from robustboard.registry.guard import guard as look  # noqa: PLC0415 - as above
+
+    workspace: Workspace = context.obj.find()
+    found, faults = look(workspace.content, base, head)
+    if as_json:
+        console.out_json({"changed": [c.path for c in found], "faults": faults, "entries": entries(found)})
+    for line in () if as_json else faults:
+        console.say(line)
+    if models and not faults:
+        for name in entries(found)["models"]:
+            console.out(name)
+    if not faults:
+        console.say(f"{len(found)} files, all of them content that a contributor may add")
+    raise typer.Exit(REFUSED if faults else 0)
+
+
+def check_results(
+    context: typer.Context,
+    *,
+    base: Annotated[
+        str | None, typer.Option(metavar="REF", help="Check only what differs from the commit in common.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Hold result files against entries, protocols and stored predictions; each fault names file and field.
+
+    Predictions of others come from `robustboard predictions pull`.
+
+    Example: robustboard check-results --base origin/main
+    """
+    from robustboard.leaderboard.submitted import Submission  # noqa: PLC0415 - imports pyarrow
+    from robustboard.runners.published import stores  # noqa: PLC0415 - as above
+
+    content: Content = context.obj.content()
+    submission = Submission(
+        content.workspace,
+        content.catalog,
+        content.benchmarks,
+        stores(content.workspace),
+        None if base is None else _before(content.workspace, base)[1],
+    )
+    faults = submission.check()
+    if as_json:
+        console.out_json({"results": len(submission.results), "faults": faults})
+    for line in () if as_json else faults:
+        console.say(line)
+    if not faults:
+        console.say(f"{len(submission.results)} results: no problem")
+    raise typer.Exit(REFUSED if faults else 0)
+
+
+def compare_branch(
+    context: typer.Context,
+    base: Base,
+    *,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="DIR", help="Also write report.md and report.json there.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what a branch adds, changes, takes away and moves on boards, against the commit in common.
+
+    New results stand beside the best other model under the same protocol on the same images.
+
+    Example: robustboard compare-branch origin/main --to report
+    """
+    from robustboard import durable, gits, jsons  # noqa: PLC0415 - not paid by --help
+    from robustboard.leaderboard import changes  # noqa: PLC0415 - imports pandas
+    from robustboard.leaderboard.results import read_results  # noqa: PLC0415 - as above
+
+    content: Content = context.obj.content()
+    workspace = content.workspace
+    old, files = _before(workspace, base)
+    before, after = changes.read_before(files), read_results([workspace.committed_results])
+    report = changes.Report(
+        base=old,
+        entries=changes.entry_changes(gits.changes(workspace.content, old, "HEAD")),
+        results=changes.result_changes(before, after),
+        moves=changes.moves(_boards(content, before), _boards(content, after)),
+        smoke=_smoke(workspace),
+        faults=_faults(content, files),
+    )
+    if to is not None:
+        durable.write(to / "report.md", report.markdown().encode("utf-8"))
+        durable.write(to / "report.json", jsons.canonical(report.as_data()))
+    if as_json:
+        console.out_json(report.as_data())
+    else:
+        console.out(report.markdown())
+
+
+def _before(workspace: Workspace, base: str) -> tuple[str, dict[str, bytes]]:
+    """The commit in common, and its results: path below leaderboard/results → bytes."""
+    from robustboard import gits  # noqa: PLC0415 - not paid by --help
+
+    if not gits.is_checkout(workspace.content):
+        raise UserError(f"{workspace.content}: expected the top of a Git checkout, found none")
+    old = gits.merge_base(workspace.content, base, "HEAD")
+    files = gits.files(workspace.content, old, f"{RESULTS}/")
+    return old, {path.removeprefix(f"{RESULTS}/"): data for path, data in files.items()}
+
+
+def _boards(content: Content, results: Mapping[Cell, Result]) -> dict[str, Board]:
+    """Boards of some results, by the entries of today."""
+    from robustboard.leaderboard.board import build_board  # noqa: PLC0415 - imports pandas
+    from robustboard.leaderboard.cells import Measured  # noqa: PLC0415 - as above
+    from robustboard.leaderboard.trust import standings  # noqa: PLC0415 - as above
+
+    known = {
+        cell: result
+        for cell, result in results.items()
+        if cell.model in content.catalog.models
+        and cell.dataset in content.catalog.datasets
+        and cell.benchmark in content.benchmarks
+    }
+    trust = standings(content.workspace, known)
+    measured = Measured.of(known, content.catalog, content.benchmarks, trust=trust)
+    fits = content.fits()
+    return {
+        name: build_board(entry, content.catalog, measured, fits) for name, entry in content.boards().items()
+    }
+
+
+def _smoke(workspace: Workspace) -> tuple[tuple[str, str], ...]:
+    from robustboard.runners.score import headline, name_of, read_result  # noqa: PLC0415 - only here
+
+    found = [read_result(path) for path in sorted((workspace.runs / "partial").glob("*/*.json"))]
+    return tuple((name_of(result), headline(result)) for result in found)
+
+
+def _faults(content: Content, files: dict[str, bytes]) -> tuple[str, ...]:
+    from robustboard.leaderboard.submitted import Submission  # noqa: PLC0415 - imports pyarrow
+    from robustboard.runners.published import stores  # noqa: PLC0415 - as above
+
+    where = content.workspace
+    try:
+        return tuple(Submission(where, content.catalog, content.benchmarks, stores(where), files).check())
+    except ContentError as error:
+        return tuple(map(str, error.problems))
