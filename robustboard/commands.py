@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -342,17 +343,30 @@ def show_board(content: Content, name: str | None, *, as_json: bool) -> None:
         console.say("no board has results yet; run: robustboard demo")
 
 
-def build_site(content: Content, to: Path | None) -> None:
-    """Write the site of all results of the workspace."""
-    place = content.workspace
-    write_site(content, to or place.site_output, [place.committed_results, place.results])
+def build_site(content: Content, to: Path | None, *, address: str | None = None) -> Path:
+    """Write the site of all results of the workspace; the folder that it lies in."""
+    place, folder = content.workspace, to or content.workspace.site_output
+    write_site(content, folder, [place.committed_results, place.results], address)
+    return folder
 
 
-def write_site(content: Content, to: Path, folders: Sequence[Path]) -> None:
+def serve_site(folder: Path, port: int) -> None:
+    """Serve a built site to this machine alone until Ctrl-C."""
+    from robustboard.site.serve import HOST, server  # noqa: PLC0415 - only here
+
+    with server(folder, port) as running:
+        console.say(f"http://{HOST}:{running.server_port}/index.html (Ctrl-C ends it)")
+        with suppress(KeyboardInterrupt):
+            running.serve_forever()
+
+
+def write_site(content: Content, to: Path, folders: Sequence[Path], address: str | None = None) -> None:
     """Write the site of the results in the folders, later ones overriding, and say where it is."""
     from robustboard.site.build import build  # noqa: PLC0415 - imports jinja and pandas
 
-    built = build(content.workspace, content.catalog, content.benchmarks, results=folders, output=to)
+    built = build(
+        content.workspace, content.catalog, content.benchmarks, results=folders, output=to, address=address
+    )
     console.say(f"{built.pages} pages, {built.written} written")
     console.out(str((to / "index.html").resolve()))
 

@@ -64,7 +64,7 @@ class ShownSet:
     files: Mapping[str, bytes]
     """Path under the set's folder → content; empty for a set too large to be copied."""
     pictures: Sequence[Picture]
-    """All of them, those that the oracle is least sure of first."""
+    """All of them, those that the oracle is least sure of first, and of equal ones the most changed."""
     displayed: bool
     """Whether licence and source let pictures be shown."""
     newest: bool
@@ -175,4 +175,4 @@ def _pictures(shards: Sequence[bytes], *, displayed: bool) -> tuple[Picture, ...
                     address,
                 )
             )
-    return tuple(sorted(found, key=lambda picture: (picture.margin, picture.id)))
+    return tuple(sorted(found, key=lambda each: (round(each.margin, 2), -each.distance, each.id)))
