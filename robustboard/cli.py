@@ -14,6 +14,7 @@ import typer
 from robustboard import (
     __version__,
     audit_sheet_cli,
+    branch_cli,
     console,
     environment,
     external_cli,
@@ -51,6 +52,9 @@ app.command()(release_cli.changes)
 app.add_typer(new_cli.app, name="new")
 app.add_typer(predictions_cli.app, name="predictions")
 app.add_typer(testset_cli.app, name="testset")
+app.command()(branch_cli.check_results)
+app.command()(branch_cli.compare_branch)
+app.command()(branch_cli.guard)
 app.command()(trust_cli.audit)
 app.command()(trust_cli.invalidate)
 app.command()(trust_cli.recompute)
