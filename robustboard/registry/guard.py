@@ -100,9 +100,7 @@ def _problem(change: Change) -> str | None:
         return f"expected a regular file, got {kinds.get(odd, echo(odd))}"
     rule = rule_of(change.path)
     if rule is None:
-        return (
-            "expected content that a contributor may add (an entry, a protocol, a result), got another path"
-        )
+        return "expected an entry, a protocol, a board or a result, got a path of another kind"
     if rule.new_only and change.status != "A":
         return "expected a new version beside it, got an edit: what is released is never changed"
     if rule.changed_only and change.status != "M":
