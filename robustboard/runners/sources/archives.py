@@ -74,11 +74,10 @@ class Archive:
         self.zip: zipfile.ZipFile | None = None
         try:
             if name.lower().endswith(".zip"):
-                self.members = list(self._zip(path.stat().st_size))
+                self._take(self._zip(path.stat().st_size))
             else:
                 self._unpack(path.stat().st_size, scratch)
-                self.members = list(self._tar())
-            self._check_names()
+                self._take(self._tar())
         except CellError:
             self.close()
             raise
@@ -96,12 +95,13 @@ class Archive:
     def _refused(self, why: str) -> CellError:
         return CellError("decode", f"{self.name}: {why}")
 
-    def _check_names(self) -> None:
+    def _take(self, members: Iterator[Member]) -> None:
         seen: set[str] = set()
-        for member in self.members:
+        for member in members:
             if member.path in seen:
                 raise self._refused(f"member {echo(member.path)} occurs twice")
             seen.add(member.path)
+            self.members.append(member)
 
     def _check_name(self, path: str) -> str:
         parts = path.removesuffix("/").split("/")

@@ -18,6 +18,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 
 from robustboard.errors import CellError
 from robustboard.registry.entries import Decoding
+from robustboard.runners.sources.pngs import check_rows
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_PIXELS = 25_000_000
@@ -43,7 +44,7 @@ EIGHT = 8
 """Bits of a channel that pixels are given at."""
 
 GREY = frozenset({"1", "L", "I;16", "I;16B", "I;16L", "I;16N", "I"})
-RULES = 1
+RULES = 2
 """Raised by hand when the same file gives other pixels than before."""
 
 USUAL = Decoding()
@@ -98,6 +99,7 @@ def decode(data: bytes, name: str, channels: int, decoding: Decoding = USUAL) ->
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             _check_size_and_frames(image, name)
             image.load()
+            check_rows(image, data, name)
             if decoding.alpha == "dropped":
                 image.info.pop("transparency", None)
             _mend_clear_colour(image, data, name)

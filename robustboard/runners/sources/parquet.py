@@ -20,10 +20,10 @@ LABELS: FailureKind = "labels"
 
 LONGEST_LABEL = 1000
 """Bytes of a label."""
-ROWS_AT_ONCE = 16
+ROWS_AT_ONCE = 4
 LARGEST_GROUP = 2 * 2**30
 """Bytes of the images of one row group; they are in memory together."""
-SMALL_GROUP = 64 * 2**20
+SMALL_GROUP = 32 * 2**20
 """Bytes that a row group may grow to, however small the file."""
 MOST_SWOLLEN = 20
 """Times that a row group may grow: images hardly shrink."""
