@@ -68,7 +68,6 @@ class ShownSet:
     displayed: bool
     """Whether licence and source let pictures be shown."""
     newest: bool
-    model_name: str | None
 
     @property
     def page(self) -> str:
@@ -127,7 +126,6 @@ def shown_sets(
 
 
 def _shown(entry: TestSetEntry, folders: Sequence[Path], catalog: Catalog, *, newest: bool) -> ShownSet:
-    model = catalog.models.get(entry.model or "")
     dataset = catalog.datasets.get(entry.dataset)
     displayed = dataset is not None and dataset.display_allowed
     for folder in folders:
@@ -143,16 +141,8 @@ def _shown(entry: TestSetEntry, folders: Sequence[Path], catalog: Catalog, *, ne
         files[MANIFEST] = read_limited(place / MANIFEST, MANIFEST, 4 * 2**20)
         pictures = _pictures([files[shard.path] for shard in manifest.shards], displayed=displayed)
         small = sum(map(len, files.values())) <= MOST_BYTES
-        return ShownSet(
-            entry,
-            manifest,
-            files if small and displayed else {},
-            pictures,
-            displayed,
-            newest,
-            model.name if model else None,
-        )
-    return ShownSet(entry, None, {}, (), displayed, newest, model.name if model else None)
+        return ShownSet(entry, manifest, files if small and displayed else {}, pictures, displayed, newest)
+    return ShownSet(entry, None, {}, (), displayed, newest)
 
 
 def _pictures(shards: Sequence[bytes], *, displayed: bool) -> tuple[Picture, ...]:
