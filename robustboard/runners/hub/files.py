@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -94,11 +95,8 @@ def drop(repo: str, name: str, *, commit: str, kind: Kind) -> None:
     """Take a file out of the client's cache, the link as well as what it points to."""
     found = try_to_load_from_cache(repo, name, repo_type=kind, revision=commit)
     if isinstance(found, str):
-        path = Path(found)
-        target = path.resolve()
-        _SEEN.pop(str(target), None)
-        path.unlink(missing_ok=True)
-        target.unlink(missing_ok=True)
+        for part in _parts(Path(found)):
+            part.unlink(missing_ok=True)
 
 
 def commit_of(repo: str, tag: str, *, kind: Kind) -> str:
@@ -232,11 +230,32 @@ def _difference(path: Path, file: LockedFile | FilePin) -> str | None:
 
 def _put_aside(path: Path, name: str) -> None:
     """Move wrong bytes out of the client's cache, where nothing finds them by accident."""
-    target = path.resolve()
-    _SEEN.pop(str(target), None)
-    repository = next(parent for parent in path.parents if parent.name == "snapshots").parent
+    parts = _parts(path)
+    last = parts[-1]
     # Nobody looks into gigabytes, and the disk may be needed for the good ones.
-    if target.stat().st_size <= LARGEST_KEPT:
-        durable.quarantine(target, repository.parent / QUARANTINE, name.replace("/", "--"))
-    target.unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
+    if not last.is_symlink() and last.stat().st_size <= LARGEST_KEPT:
+        durable.quarantine(last, _repository(path).parent / QUARANTINE, name.replace("/", "--"))
+    for part in parts:
+        part.unlink(missing_ok=True)
+
+
+def _parts(path: Path) -> list[Path]:
+    """A file of the cache, link by link down to the last that lies in its repository's folder.
+
+    A link may lead out of it: to a store that several caches share, or anywhere in a cache that a stranger
+    has filled. What lies there is not ours to move.
+    """
+    repository = _repository(path)
+    _SEEN.pop(str(path.resolve()), None)
+    parts = [path]
+    while parts[-1].is_symlink():
+        following = Path(os.path.normpath(parts[-1].parent / parts[-1].readlink()))
+        if following in parts or not following.is_relative_to(repository):
+            break
+        parts.append(following)
+    return parts
+
+
+def _repository(path: Path) -> Path:
+    """The folder of the cache that holds everything of a file's repository."""
+    return next(parent for parent in path.parents if parent.name == "snapshots").parent
