@@ -175,23 +175,23 @@ class Submission:
                     self._fault(name, f"shards.{place}", "expected the stored predictions, got others")
             if result.shards != run.record.shards:
                 return
-            self._first(name, result, run, setting)
-            for fault in recount(store, result).faults:
-                self._fault(name, *fault.split(": ", 1))
+            if self._first(name, result, run, setting):
+                for fault in recount(store, result).faults:
+                    self._fault(name, *fault.split(": ", 1))
         except StoreError as error:
             self._fault(name, "shards", str(error))
 
-    def _first(self, name: str, result: Result, run: StoredRun, setting: Scope) -> None:
-        """What the program that writes results makes of the predictions."""
+    def _first(self, name: str, result: Result, run: StoredRun, setting: Scope) -> bool:
+        """Whether the result is what the program that writes results makes of the predictions."""
         try:
             wanted = result_of(run, self._benchmark(result), setting)
         except StoreError as error:
             self._fault(name, "scores", str(error))
-            return
-        for place, expected, found in _differences(
-            wanted.model_dump(mode="json"), result.model_dump(mode="json")
-        ):
-            self._fault(name, place, f"expected {expected} as the predictions give, got {found}")
+            return False
+        found = list(_differences(wanted.model_dump(mode="json"), result.model_dump(mode="json")))
+        for place, expected, got in found:
+            self._fault(name, place, f"expected {expected} as the predictions give, got {got}")
+        return not found
 
     def _between(self) -> None:
         """Faults that show between results: one run under two names, other labels on the same images."""
