@@ -52,9 +52,8 @@ def dataset_rows(repo: str, revision: str) -> list[Any]:
 def diffusers_classes(repo: str, revision: str) -> int:
     from diffusers import UNet2DModel
 
-    model: Any = UNet2DModel.from_pretrained(
-        repo, revision=revision, use_safetensors=True, low_cpu_mem_usage=False
-    )
+    kind: Any = UNet2DModel
+    model = kind.from_pretrained(repo, revision=revision, use_safetensors=True, low_cpu_mem_usage=False)
     return int(model.config.sample_size)
 
 
@@ -95,7 +94,8 @@ def tiny_networks() -> dict[str, dict[str, str]]:
         "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 8, "heads": 1, "layers": 1},
     }
     clip = CLIP(**clip_config)
-    unet: Any = UNet2DModel(
+    kind: Any = UNet2DModel
+    unet = kind(
         sample_size=8,
         in_channels=3,
         out_channels=3,

@@ -20,8 +20,7 @@ from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 import huggingface_hub
-from huggingface_hub import constants, errors
-from huggingface_hub.utils import get_session
+from huggingface_hub import constants, errors, get_session
 from huggingface_hub.utils import logging as client_logging
 
 from robustboard.environment import USUAL_ENDPOINT, redact
@@ -146,7 +145,7 @@ def _hook() -> None:
     if _before in session.event_hooks["request"]:
         return
     kind = type(session)
-    hooks = {
+    hooks: dict[str, list[Callable[..., Any]]] = {
         "request": [*session.event_hooks["request"], _before],
         "response": [*session.event_hooks["response"], _after],
     }

@@ -145,10 +145,10 @@ class Archive:
     def _tar(self) -> Iterator[Member]:
         end = os.fstat(self.file.fileno()).st_size
         guarded = _Guarded(self.file, self.name)
-        with tarfile.open(fileobj=guarded, mode="r:") as tar:  # type: ignore[call-overload]  # as much of a file as it reads
+        with tarfile.open(fileobj=guarded, mode="r:") as tar:
             count = 0
             while (member := tar.next()) is not None:
-                tar.members = []  # or it keeps them all
+                tar.members = []  # type: ignore[attr-defined]  # public, and or it keeps them all
                 count += 1
                 if count > MOST_MEMBERS:
                     raise self._refused(f"expected at most {MOST_MEMBERS} members")

@@ -41,7 +41,7 @@ LONGEST_FIELD = 300
 class Shard:
     """Rows of one data file."""
 
-    labels: list[int | str | None]
+    labels: Sequence[int | str | None]
     images: EncodedImages
     names: tuple[str, ...] | None = None
     """`class/file`, where rows have names."""

@@ -242,8 +242,12 @@ def test_pinned_files_are_hashed_before_they_are_read(hub: Hub) -> None:
     cached.resolve().write_bytes(damaged)
     (healed,) = hub.load(hub.case(lock=lock))
     assert healed["fingerprint"] == accepted["fingerprint"]
-    aside = [path.read_bytes() for path in (hub.folder / "home" / "hub" / "robustboard-quarantine").iterdir()]
-    assert sorted(aside) == sorted([data, data, damaged]), "twice for the wrong lock, once for the damage"
+    aside: list[bytes] = [
+        path.read_bytes() for path in (hub.folder / "home" / "hub" / "robustboard-quarantine").iterdir()
+    ]
+    assert sorted(aside) == sorted([data, data, bytes(damaged)]), (
+        "twice for the wrong lock, once for the damage"
+    )
 
     cached.resolve().write_bytes(damaged)
     (refused,) = hub.load(hub.case(lock=lock), online=False)
