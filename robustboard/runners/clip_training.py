@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from robustboard import jsons
-from robustboard.errors import CellError
 from robustboard.registry.entries import InputSpec
 from robustboard.registry.oracles import SmallClip, TrainedClip
 from robustboard.runners.classifier import Preprocess
-from robustboard.runners.components import Made, Material, Progress
+from robustboard.runners.components import Made, Material
+from robustboard.runners.fitting import Progress, fit
 from robustboard.runners.zeroshot import CONFIG, TENSORS
 
 VOCABULARY = 49408
@@ -72,8 +72,7 @@ def _fit(
     material: Material,
     progress: Progress,
 ) -> float:
-    recipe, count = source.recipe, len(material.labels)
-    generator = torch.Generator().manual_seed(source.seed)
+    recipe = source.recipe
     tokenize = SimpleTokenizer(context_length=source.network.context)
     tokens = torch.stack(
         [
@@ -81,41 +80,22 @@ def _fit(
             for caption in recipe.captions
         ]
     )
-    steps = count // recipe.batch_size
-    if steps == 0:
-        raise CellError("load", f"expected at least {recipe.batch_size} training images, got {count}")
-    peak, total = float(recipe.learning_rate), recipe.epochs * steps
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=peak, weight_decay=float(recipe.weight_decay), fused=True
-    )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=peak, total_steps=total, pct_start=WARM_UP
-    )
-    model.train()
     classes = torch.arange(len(material.class_names))
-    mean = 0.0
-    for epoch in range(recipe.epochs):
-        order, losses = torch.randperm(count, generator=generator), []
-        for step in range(steps):
-            chosen = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
-            drawn = torch.randint(len(recipe.captions), (len(classes),), generator=generator)
-            loss = _loss(
-                model,
-                preprocess(material.images[chosen]),
-                tokens[drawn, classes],
-                material.labels[chosen],
-            )
-            if not torch.isfinite(loss):
-                raise CellError("non-finite", f"the training loss became {loss.item()} in epoch {epoch + 1}")
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            optimizer.step()
-            schedule.step()
-            losses.append(loss.item())
-            progress("training", (epoch * steps + step + 1) / total)
-        mean = sum(losses) / len(losses)
-    model.eval()
-    return mean
+
+    def loss_of(chosen: Tensor, generator: torch.Generator) -> Tensor:
+        drawn = torch.randint(len(recipe.captions), (len(classes),), generator=generator)
+        images = preprocess(material.images[chosen])
+        return _loss(model, images, tokens[drawn, classes], material.labels[chosen])
+
+    return fit(
+        model,
+        recipe,
+        loss_of,
+        images=len(material.labels),
+        seed=source.seed,
+        warm_up=WARM_UP,
+        progress=progress,
+    )
 
 
 def _loss(model: Any, images: Tensor, tokens: Tensor, labels: Tensor) -> Tensor:  # noqa: ANN401 - open_clip has no types

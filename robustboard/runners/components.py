@@ -14,22 +14,20 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from robustboard import durable, jsons
-from robustboard.errors import CellError, StoreError
+from robustboard.errors import CellError
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.entries import InputSpec
 from robustboard.registry.lock import Lock
 from robustboard.runners import identity
+from robustboard.runners.fitting import Progress
 from robustboard.runners.samples import load_samples
+from robustboard.runners.sidecars import AnySidecar, read_sidecar, write_sidecar
 from robustboard.runners.training import THREADS, threads
 from robustboard.workspace import Workspace
-from robustboard.yamls import Frozen
 
-Progress = Callable[[str, float], None]
-"""Called with a stage in words and the fraction of it that is done, 0 to 1."""
 TRAINING_VERSION = 1
 """Raised by hand when training changes in a way that yields other weights."""
 
@@ -79,11 +77,10 @@ class Component:
     """Of the list of files with their hashes."""
 
 
-class ComponentSidecar(Frozen):
+class ComponentSidecar(AnySidecar):
     """What is known about a part that was trained here."""
 
     format: str = "robustboard.component/1"
-    recipe_digest: str
     sha256: str
     files: dict[str, str]
     """Name → SHA-256."""
@@ -92,7 +89,7 @@ class ComponentSidecar(Frozen):
     software: dict[str, str]
     threads: int
     quality: float
-    """Of the last epoch: the mean loss."""
+    """How well it went: the mean loss of the last epoch, or what a regression gets right of its own rows."""
 
 
 def trained_component(
@@ -164,7 +161,7 @@ def _train(
         threads=THREADS,
         quality=made.quality,
     )
-    durable.write(folder.with_suffix(".json"), jsons.canonical(sidecar.model_dump(mode="json")))
+    write_sidecar(folder.with_suffix(".json"), sidecar)
     return sidecar
 
 
@@ -172,11 +169,4 @@ def _read_sidecar(folder: Path, workspace: Workspace) -> ComponentSidecar | None
     path = folder.with_suffix(".json")
     if not path.is_file() or not folder.is_dir():
         return None
-    name = workspace.show(path)
-    try:
-        sidecar = ComponentSidecar.model_validate(jsons.strict(path.read_bytes(), name))
-    except ValidationError as error:
-        raise StoreError(f"{name}: damaged: delete it to train again") from error
-    if sidecar.recipe_digest != folder.name:
-        raise StoreError(f"{name}: belongs to another recipe: delete it to train again")
-    return sidecar
+    return read_sidecar(path, ComponentSidecar, workspace)

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from robustboard import jsons
-from robustboard.errors import CellError
-from robustboard.registry.generators import Diffusion, GeneratorTraining, TrainedUnet, TrainedVq, VqAscent
-from robustboard.runners.components import Made, Material, Progress
+from robustboard.registry.generators import Diffusion, TrainedUnet, TrainedVq, VqAscent
+from robustboard.runners.components import Made, Material
+from robustboard.runners.fitting import Progress, fit
 
 CONFIG = "config.json"
 TENSORS = "diffusion_pytorch_model.safetensors"
@@ -145,34 +145,16 @@ def _fit(
     progress: Progress,
 ) -> float:
     """Train on batches in a seeded order; the mean loss of the last epoch."""
-    recipe: GeneratorTraining = source.recipe
-    generator = torch.Generator().manual_seed(source.seed)
-    count = len(material.images)
-    steps = count // recipe.batch_size
-    if steps == 0:
-        raise CellError("load", f"expected at least {recipe.batch_size} training images, got {count}")
-    peak, total = float(recipe.learning_rate), recipe.epochs * steps
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=peak, weight_decay=float(recipe.weight_decay), fused=True
+
+    def loss_at(chosen: Tensor, generator: torch.Generator) -> Tensor:
+        return loss_of(2 * material.images[chosen] - 1, material.labels[chosen], generator)
+
+    return fit(
+        model,
+        source.recipe,
+        loss_at,
+        images=len(material.images),
+        seed=source.seed,
+        warm_up=WARM_UP,
+        progress=progress,
     )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=peak, total_steps=total, pct_start=WARM_UP
-    )
-    model.train()
-    mean = 0.0
-    for epoch in range(recipe.epochs):
-        order, losses = torch.randperm(count, generator=generator), []
-        for step in range(steps):
-            chosen = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
-            loss = loss_of(2 * material.images[chosen] - 1, material.labels[chosen], generator)
-            if not torch.isfinite(loss):
-                raise CellError("non-finite", f"the training loss became {loss.item()} in epoch {epoch + 1}")
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            optimizer.step()
-            schedule.step()
-            losses.append(loss.item())
-            progress("training", (epoch * steps + step + 1) / total)
-        mean = sum(losses) / len(losses)
-    model.eval()
-    return mean

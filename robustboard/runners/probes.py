@@ -75,7 +75,7 @@ def train_probe(model: nn.Module, recipe: ProbeTraining, spec: InputSpec, materi
     if len(weight) == 1:  # two classes: scikit-learn keeps the difference of the two logits
         weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
     state = {
-        "weight": torch.from_numpy(weight.astype(np.float32)),
+        "weight": torch.from_numpy(np.ascontiguousarray(weight, np.float32)),
         "bias": torch.from_numpy(bias.astype(np.float32)),
     }
     return Made({TENSORS: save(state)}, float(regression.score(rows, labels)))

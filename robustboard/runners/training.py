@@ -8,7 +8,7 @@ torch may still differ, which is why a run records the SHA-256 of the weights it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 
-from robustboard import durable, jsons
+from robustboard import durable
 from robustboard.errors import CellError
 from robustboard.registry.catalog import load_catalog
 from robustboard.registry.entries import ModelEntry, TrainedWeights
@@ -28,11 +28,11 @@ from robustboard.registry.lock import Lock
 from robustboard.registry.recipes import FgsmTraining
 from robustboard.runners import identity
 from robustboard.runners.classifier import Classifier, Preprocess
+from robustboard.runners.fitting import Progress, fit
 from robustboard.runners.networks import build_network
 from robustboard.runners.samples import load_samples
+from robustboard.runners.sidecars import write_sidecar
 from robustboard.workspace import Workspace
-
-Progress = Callable[[str, float], None]
 
 THREADS = 1
 """Threads during training, whatever the machine has: more gain little on networks this small, and lose
@@ -119,7 +119,7 @@ def store(entry: ModelEntry, trained: Trained, fingerprint: str, workspace: Work
         threads=THREADS,
         accuracy=trained.accuracy,
     )
-    durable.write(path.with_suffix(".json"), jsons.canonical(sidecar.model_dump(mode="json")))
+    write_sidecar(path.with_suffix(".json"), sidecar)
     return sidecar
 
 
@@ -148,34 +148,22 @@ def _fit(
     progress: Progress,
 ) -> None:
     recipe = source.recipe
-    generator = torch.Generator().manual_seed(source.seed)
-    steps = len(labels) // recipe.batch_size
-    if steps == 0:
-        raise CellError("load", f"expected at least {recipe.batch_size} training images, got {len(labels)}")
-    peak = float(recipe.learning_rate)
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=peak, weight_decay=float(recipe.weight_decay), fused=True
+
+    def loss_of(chosen: Tensor, generator: torch.Generator) -> Tensor:
+        batch, targets = _shift(images[chosen], recipe.shift, generator), labels[chosen]
+        if isinstance(recipe, FgsmTraining):
+            batch = _attack(network, preprocess, batch, targets, recipe=recipe, generator=generator)
+        return functional.cross_entropy(network(preprocess(batch)), targets)
+
+    fit(
+        network,
+        recipe,
+        loss_of,
+        images=len(labels),
+        seed=source.seed,
+        warm_up=WARM_UP,
+        progress=progress,
     )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=peak, total_steps=recipe.epochs * steps, pct_start=WARM_UP
-    )
-    network.train()
-    for epoch in range(recipe.epochs):
-        order = torch.randperm(len(labels), generator=generator)
-        for step in range(steps):
-            chosen = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
-            batch, targets = _shift(images[chosen], recipe.shift, generator), labels[chosen]
-            if isinstance(recipe, FgsmTraining):
-                batch = _attack(network, preprocess, batch, targets, recipe=recipe, generator=generator)
-            loss = functional.cross_entropy(network(preprocess(batch)), targets)
-            if not torch.isfinite(loss):
-                raise CellError("non-finite", f"the training loss became {loss.item()} in epoch {epoch + 1}")
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            optimizer.step()
-            schedule.step()
-            progress("training", (epoch * steps + step + 1) / (recipe.epochs * steps))
-    network.eval()
 
 
 def _shift(images: Tensor, limit: int, generator: torch.Generator) -> Tensor:

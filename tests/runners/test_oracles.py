@@ -152,7 +152,7 @@ def probe(inverse_penalty: str = "10") -> OracleEntry:
         "features": "tiny-clip",
         "recipe": {"dataset": "digits-train", "images": 300, "inverse_penalty": inverse_penalty},
     }
-    told = entry().model_dump(mode="json") | {"id": "probe", "judge": judge}
+    told = entry().model_dump() | {"id": "probe", "judge": judge}
     return OracleEntry.model_validate(told)
 
 
