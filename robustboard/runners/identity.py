@@ -10,15 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import ValidationError
-
 from robustboard import jsons
-from robustboard.errors import CellError, LockError, StoreError
+from robustboard.errors import CellError, LockError
 from robustboard.registry.entries import DatasetEntry, Decoding, LockedEntry, ModelEntry, TrainedWeights
 from robustboard.registry.labels import ClassGroups, ClassSubset, LabelSpace
 from robustboard.registry.lock import Lock
+from robustboard.runners import sidecars
 from robustboard.workspace import Workspace
-from robustboard.yamls import Frozen
 
 TRAINING_VERSION = 2
 """Raised by hand when training changes in a way that yields other weights."""
@@ -33,13 +31,12 @@ CORRUPTING = ("numba", "numpy", "opencv-python-headless", "pillow", "scipy")
 """Distributions whose code corrupts images in memory: draws, filters, affine maps, JPEG."""
 
 
-class Sidecar(Frozen):
+class Sidecar(sidecars.AnySidecar):
     """What is known about weights trained here; lies beside them as JSON and is written last."""
 
     format: str = "robustboard.weights/1"
     sha256: str
     """Of the weights file."""
-    recipe_digest: str
     data_fingerprint: str
     """Of the training images and labels as read."""
     seconds: float
@@ -138,14 +135,7 @@ def read_sidecar(entry: ModelEntry, workspace: Workspace) -> Sidecar | None:
     path = weights.with_suffix(".json")
     if not path.is_file() or not weights.is_file():
         return None
-    name = workspace.show(path)
-    try:
-        sidecar = Sidecar.model_validate(jsons.strict(path.read_bytes(), name))
-    except ValidationError as error:
-        raise StoreError(f"{name}: damaged: delete it to train again") from error
-    if sidecar.recipe_digest != path.stem:
-        raise StoreError(f"{name}: belongs to another recipe: delete it to train again")
-    return sidecar
+    return sidecars.read_sidecar(path, Sidecar, workspace)
 
 
 def locked(entry: ModelEntry, lock: Lock) -> LockedEntry:
