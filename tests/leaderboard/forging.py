@@ -133,7 +133,7 @@ def _edits(values: Values) -> Iterator[tuple[str, Values]]:
     ):
         if values.get(name) != value:
             yield f"{name}={value!r}", {**values, name: value}
-    for name, value in (
+    for name, fact in (
         ("seconds", -1.0),
         ("seconds", "fast"),
         ("parameters", 1),
@@ -142,7 +142,7 @@ def _edits(values: Values) -> Iterator[tuple[str, Values]]:
         ("batch_size", True),
         ("macs", 1),
     ):
-        yield f"facts.{name}={value!r}", {**values, "facts": {**values["facts"], name: value}}
+        yield f"facts.{name}={fact!r}", {**values, "facts": {**values["facts"], name: fact}}
     for name, value in (("rows", 1), ("sha256", "0" * 64), ("name", "s00009.parquet"), ("rows", True)):
         shards = copy.deepcopy(values["shards"])
         shards[0][name] = value
@@ -166,7 +166,7 @@ def _score_edits(values: Values) -> Iterator[tuple[str, Values]]:
         more = {"correct": correct, "value": correct / score["n"], "low": low, "high": high}
         yield f"scores.{place}.correct", _with(values, place, more)
     first = scores[0]
-    for name, change in {
+    changes: dict[str, Values] = {
         "value above 1": {"value": 1.5, "correct": None, "high": 1.6},
         "value as text": {"value": "0.9"},
         "count as truth": {"correct": True, "n": True},
@@ -179,11 +179,18 @@ def _score_edits(values: Values) -> Iterator[tuple[str, Values]]:
         "another metric": {"metric": "robust_accuracy"},
         "another condition": {"condition": "linf 8/255"},
         "lower is better": {"direction": "lower"},
-        "undefined": {"status": "undefined", "value": None, "low": None, "high": None, "correct": None,
-                      "reason": "it was bad"},
+        "undefined": {
+            "status": "undefined",
+            "value": None,
+            "low": None,
+            "high": None,
+            "correct": None,
+            "reason": "it was bad",
+        },
         "undefined without reason": {"status": "undefined", "value": None},
         "more images": {"n": first["n"] * 2, "correct": first["correct"] * 2},
-    }.items():  # fmt: skip
+    }
+    for name, change in changes.items():  # fmt: skip
         yield name, _with(values, 0, change)
     yield "a score less", {**values, "scores": scores[:-1]}
     yield "a score twice", {**values, "scores": [*scores, scores[0]]}
