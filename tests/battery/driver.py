@@ -146,6 +146,46 @@ def rows(root: str, name: str) -> int:
     return len(found.ids)
 
 
+def publish(repo: str, tag: str, folder: str) -> list[str]:
+    """A folder as a published version: [commit, what happened]."""
+    from robustboard.runners.publishing import Package
+    from robustboard.runners.publishing import publish as make_public
+
+    root = Path(folder)
+    files = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
+    package = Package(
+        repo=repo,
+        tag=tag,
+        title="a set",
+        content="a test",
+        files=files,
+        manifest="manifest.json",
+        limit=10_000,
+    )
+    return list(make_public(package))
+
+
+def naive_publish(repo: str, tag: str, folder: str) -> str:
+    """One upload a file, and a tag that is made again where it is there."""
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    api.create_repo(repo, repo_type="dataset", exist_ok=True)
+    root = Path(folder)
+    for path in sorted(root.rglob("*")):
+        if path.is_file():
+            api.upload_file(
+                path_or_fileobj=path,
+                path_in_repo=path.relative_to(root).as_posix(),
+                repo_id=repo,
+                repo_type="dataset",
+            )
+    if any(each.name == tag for each in api.list_repo_refs(repo, repo_type="dataset").tags):
+        api.delete_tag(repo, tag=tag, repo_type="dataset")
+    api.create_tag(repo, tag=tag, repo_type="dataset")
+    return tag
+
+
 def command(words: list[str]) -> list[Any]:
     """[exit code, stdout, stderr] of `robustboard WORDS`."""
     from robustboard import cli
@@ -168,6 +208,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "naive_fetch": naive_fetch,
     "command": command,
     "load": load,
+    "publish": publish,
+    "naive_publish": naive_publish,
     "read_state": read_state,
     "generator": generator,
     "rows": rows,

@@ -99,7 +99,7 @@ class Stage:
         code, _, told = self.run(*words)
         assert code != 0, told
         assert "Traceback" not in told, told
-        lines = [line for line in told.splitlines() if not line.startswith("HF_ENDPOINT")]
+        lines: list[str] = [line for line in told.splitlines() if not line.startswith("HF_ENDPOINT")]
         return next((line for line in lines if "failed" in line and ":" in line), lines[-1])
 
 
