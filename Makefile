@@ -8,7 +8,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q -n 2 --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: bench-agreement help leaderboard test test-long lint schemas bench-attacks bench-clean bench-oracle bench-corruptions clean
+.PHONY: bench-agreement help leaderboard test test-long lint schemas bench-attacks bench-clean bench-oracle bench-corruptions bench-pages clean
 
 help:
 	@echo "make leaderboard   install, measure the embedded demo, write site/_build/index.html"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench-attacks our attacks beside those of other libraries, in an environment of their own"
 	@echo "make bench-clean   clean evaluation beside timm's own loop"
 	@echo "make bench-corruptions  our corruptions beside those of other libraries, likewise"
+	@echo "make bench-pages   large boards: rendering, opening and sorting in Chromium"
 	@echo "make bench-oracle  the loop of generated images beside the same loop one image at a time"
 
 leaderboard: .venv/.installed
@@ -60,6 +61,10 @@ bench-agreement: .venv/.installed-dev
 	@sh tests/system-packages.sh
 	@sh tests/bench/make-peers.sh
 	@OMP_WAIT_POLICY=PASSIVE .venv-peers/bin/python -m tests.bench.agreement $(ARGUMENTS)
+
+bench-pages: .venv/.installed-dev
+	@sh tests/system-packages.sh
+	@OMP_NUM_THREADS=1 .venv/bin/python -m tests.bench.pages
 
 bench-oracle: .venv/.installed-dev
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE .venv/bin/python -m tests.bench.oracle $(ARGUMENTS)

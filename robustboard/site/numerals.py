@@ -39,6 +39,8 @@ def value(score: Score, digits: int = 1) -> str:
         return percent(score.value, digits)
     if score.unit == "difference":
         return points(score.value, digits, signed=score.direction == "higher")
+    if score.unit == "percent":
+        return f"{score.value:.{digits}f}"
     return f"{score.value:.{digits + 2}f}" if score.unit == "ratio" else f"{score.value:,.0f}"
 
 

@@ -29,7 +29,11 @@ X_GAP, Y_GAP = 9.0, 26.0
 """Least distance of tick labels, in percent of the width and in pixels."""
 PADDING = 0.06
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25)
-MOST_TICKS = 6
+MOST_TICKS, LEAST_TICKS = 6, 3
+DECADE = ((1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0))
+"""Candidates for ticks of a logarithmic axis, the first that gives enough."""
+BELOW, ABOVE = 4.0, 5.0
+"""From a mark to the base line of the name at its right, and up to that of a name at its left, in pixels."""
 LEADER = 5.0
 """Pixels that a label may move before a line leads to its mark."""
 
@@ -93,10 +97,15 @@ class Logarithmic:
         return (math.log10(value) - self.start) / (self.end - self.start)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """1, 2 and 5 of every decade."""
+        """1, 2 and 5 of every decade; more of them where the range is short."""
         powers = range(math.floor(self.start), math.ceil(self.end) + 1)
-        found = [step * 10.0**power for power in powers for step in (1, 2, 5)]
-        return [(v, self.text(v)) for v in found if self.start <= math.log10(v) <= self.end]
+        found: list[float] = []
+        for steps in DECADE:
+            values = [step * 10.0**power for power in powers for step in steps]
+            found = [v for v in values if self.start <= math.log10(v) <= self.end]
+            if len(found) >= LEAST_TICKS:
+                break
+        return [(value, self.text(value)) for value in found]
 
 
 Scale = Linear | Logarithmic
@@ -246,13 +255,15 @@ def _some(subjects: Sequence[Subject]) -> list[Subject]:
 def _labels(
     subjects: Sequence[Subject], across: Callable[[float], float], down: Callable[[float], float]
 ) -> list[Label]:
-    places = push_apart([down(s.y) + 4 for s in subjects], LABEL_GAP, TOP + 4, BOTTOM - 4)
     middle = (LEFT + RIGHT) / 2
+    # The stairs come to a mark from the left: a name on that side stands above them.
+    wanted = [down(s.y) + (BELOW if across(s.x) < middle else -ABOVE) for s in subjects]
+    places = push_apart(wanted, LABEL_GAP, TOP + 4, BOTTOM - 4)
     found = []
-    for one, place in zip(subjects, places, strict=True):
+    for one, place, best in zip(subjects, places, wanted, strict=True):
         x, y = across(one.x), down(one.y)
         right = x < middle
-        moved = abs(place - 4 - y) > LEADER
+        moved = abs(place - best) > LEADER
         text = one.name if len(one.name) <= MAX_TEXT else f"{one.name[: MAX_TEXT - 1].rstrip()}…"
         at = round(x + (2.2 if right else -2.2), 2)
         found.append(Label(text, at, place, "start" if right else "end", (x, y) if moved else None))

@@ -43,7 +43,7 @@
     const rows = all("tbody tr", table).map((tr, order) => {
       const data = tr.dataset, name = tr.querySelector("th").textContent.trim();
       return {
-        tr, order, name, id: data.m, text: `${name} ${data.m} ${tr.querySelector(".setting")?.textContent}`.toLowerCase(),
+        tr, order, name, id: data.m, text: [name, data.m, tr.querySelector(".setting")?.textContent].join(" ").toLowerCase(),
         keys: (data.k || "").split(" ").map((key) => key === "-" ? NaN : +key), arch: data.arch,
         data: (data.data || "").split(" "), size: +(data.size || NaN), ver: data.ver, full: "full" in data,
         pin: tr.querySelector("input"),
@@ -94,7 +94,7 @@
   document.adoptedStyleSheets = [sheet];
   const say = (words) => { if (line.textContent !== words) line.textContent = words; };
   const draw = () => {
-    const rules = [], words = [];
+    const rules = [], words = [], pins = (state.pin || []).filter((id) => boards.some((b) => b.rows.some((row) => row.id === id)));
     let seen = 0, total = 0;
     for (const board of boards) {
       for (const head of board.heads) {
@@ -127,7 +127,7 @@
       board.table.classList.add("ready");
     }
     sheet.replaceSync(rules.length ? `${rules}{display:none}` : "");
-    say(`Showing ${seen} of ${total} ${bar?.dataset.noun || "models"}${words.join("")}${state.pin?.length ? `, ${state.pin.length} pinned` : ""}`);
+    say(`Showing ${seen} of ${total} ${bar?.dataset.noun || "models"}${words.join("")}${pins.length ? `, ${pins.length} pinned` : ""}`);
     for (const field of bar ? all("[data-key]", bar) : []) {
       const { key, on, empty = "" } = field.dataset, value = state[key] || empty;
       if (field.type === "checkbox") field.checked = on ? value === on : value !== "0";
@@ -140,8 +140,8 @@
     const set = ["arch", "data", "max", "ver", "full"].filter((key) => state[key]).length;
     for (const count of all("[data-count]")) count.textContent = set ? ` (${set})` : "";
     for (const link of all("[data-compare]")) {
-      link.hidden = !(state.pin?.length > 1);
-      link.href = `${link.dataset.compare}#m=${state.pin || ""}`;
+      link.hidden = pins.length < 2;
+      link.href = `${link.dataset.compare}#m=${pins}`;
     }
   };
   const change = (key, value) => {

@@ -34,6 +34,13 @@ def test_values_and_bounds_follow_the_unit() -> None:
     assert (numerals.value(ratio), numerals.bounds(ratio)) == ("1.250", "1.00 to 1.50")
     count = made(unit="count", value=1234.0, low=None, high=None)
     assert (numerals.value(count), numerals.bounds(count)) == ("1,234", "none")
+    error = made(metric="mce", unit="percent", value=76.07, low=75.5, high=76.5)
+    assert (numerals.value(error), numerals.bounds(error)) == ("76.1", "75.50 to 76.50")
+
+
+@pytest.mark.parametrize(("number", "text"), [(300_000, "0.3"), (10_000_000, "10"), (1_000, "0.001")])
+def test_sizes_in_addresses_are_millions(number: int, text: str) -> None:
+    assert numerals.millions(number) == text
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robustboard.site.charts import LEFT, RIGHT
 from robustboard.site.plots import (
     BOTTOM,
-    LEFT,
     MAX_LABELS,
-    RIGHT,
     TOP,
     Linear,
     Logarithmic,

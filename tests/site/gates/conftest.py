@@ -52,7 +52,8 @@ class Opened:
         """Words of the visible cells of the visible rows of the first table with rows to sort."""
         found: list[list[str]] = self.page.evaluate(
             """() => [...document.querySelectorAll("[data-board] tbody tr")].filter((row) => !row.hidden)
-              .map((row) => [...row.cells].filter((cell) => cell.offsetParent).map((cell) => cell.innerText.trim()))"""
+              .map((row) => [...row.cells].filter((cell) => cell.offsetParent))
+              .map((cells) => cells.map((cell) => cell.innerText.trim()))"""
         )
         return found
 

@@ -26,7 +26,7 @@ def test_no_script_is_a_module_or_fetches() -> None:
 
 def test_nothing_that_a_page_loads_names_another_host(real: Path) -> None:
     for path in real.rglob("*.html"):
-        text = path.read_text(encoding="utf-8")
+        text = re.sub(r'src="data:[^"]*"', "", path.read_text(encoding="utf-8"))
         loaded = re.findall(r"<(?:script|link|img|iframe|source|image|use)[^>]*>", text)
         assert not [tag for tag in loaded if re.search(r"(?:https?:)?//", tag)], path
 

@@ -100,9 +100,11 @@ def test_there_are_fifty_different_strings() -> None:
 
 def test_a_naive_template_runs_at_least_fifteen(run: Run) -> None:
     """The control: without it a quiet browser would prove nothing."""
-    fired = run([HEAD + naive(sink, text) for sink in SINKS for text in STRINGS])
-    assert len({number % 50 for number in fired}) >= 15
-    assert {number // 50 for number in fired} == set(range(5))
+    fired = run([HEAD + naive("text", text) for text in STRINGS])
+    assert len(fired) >= 15
+    others = [sink for sink in SINKS if sink != "text"]
+    fired = run([HEAD + naive(sink, text) for sink in others for text in STRINGS[36:]])
+    assert {number // len(STRINGS[36:]) for number in fired} == {0, 1, 2, 3}
 
 
 def test_templates_run_none_of_them_even_without_the_policy(run: Run, templates: Environment) -> None:
@@ -113,7 +115,9 @@ def test_templates_run_none_of_them_even_without_the_policy(run: Run, templates:
 def test_the_policy_alone_runs_none_of_them(run: Run) -> None:
     """A second wall: what a careless template would print is refused by the browser."""
     rule = f'<meta http-equiv="Content-Security-Policy" content="{policy("x")}">'
-    assert run([HEAD + rule + naive(sink, text) for sink in SINKS for text in STRINGS]) == []
+    places = [("text", text) for text in STRINGS]
+    places += [(sink, text) for sink in SINKS if sink != "text" for text in STRINGS[36:]]
+    assert run([HEAD + rule + naive(sink, text) for sink, text in places]) == []
 
 
 def hostile_site(text: str) -> SiteInput:

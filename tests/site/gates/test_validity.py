@@ -14,6 +14,9 @@ from html5lib.html5parser import ParseError
 
 from tests.site.gates.conftest import REPOSITORY, kinds
 
+# From disk no file counts as 'self' for the validator, so it calls our own style sheet blocked; the browser knows
+# better (test_views.py). Its CSS checker has not heard of the property paint-order of SVG 2.
+KNOWN_WRONG = ".*(Content Security Policy|paint-order).*"
 VNU = REPOSITORY / ".venv" / "vnu" / "node_modules" / "vnu-jar" / "build" / "dist" / "vnu.jar"
 
 
@@ -22,7 +25,8 @@ def faults(paths: list[Path]) -> list[str]:
     java = shutil.which("java")
     if java is None or not VNU.exists():
         pytest.skip("no Java or no vnu.jar: tests/system-packages.sh installs it with npm")
-    command = [java, "-Xss512k", "-XX:TieredStopAtLevel=1", "-jar", str(VNU), "--format", "json", "--stdout"]
+    command = [java, "-Xss4m", "-XX:TieredStopAtLevel=1", "-jar", str(VNU), "--format", "json", "--stdout"]
+    command += ["--filterpattern", KNOWN_WRONG]
     done = subprocess.run([*command, *map(str, paths)], capture_output=True, text=True, check=False)
     return [
         f"{Path(each['url']).name}:{each.get('lastLine', 0)}: {each['message']}"
