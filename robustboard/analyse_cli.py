@@ -63,15 +63,8 @@ def analyse(
 
     Raises UserError as `generated_runs` does.
     """
-    from robustboard.leaderboard.generated import analyse as analysed  # noqa: PLC0415 - scipy takes a second
-    from robustboard.runners.keys import Keys  # noqa: PLC0415 - not paid by other commands
-    from robustboard.runners.score import rebuild  # noqa: PLC0415 - likewise
-
     setting, runs = generated_runs(content, benchmark_id, dataset_id)
-    keys = Keys(content.catalog, content.benchmarks)
-    results = [rebuild(run, keys) for run in runs.values()]
-    tables = {name: run.predictions for name, run in runs.items()}
-    found = analysed(setting, results, tables, _gates(content, setting, runs))
+    found = _analysed(content, setting, runs)
     pairs = [pair_name(use.generator, oracle) for use, oracle in setting.pairs]
     near = _neighbours(content, pairs, runs) if with_neighbours else []
     moved = _transferred(content, pairs, runs) if with_transfer else []
@@ -79,12 +72,31 @@ def analyse(
         more = {"neighbours": [asdict(each) for each in near], "transfer": [asdict(each) for each in moved]}
         console.out_json(asdict(found) | more)
         return
-    _show(found)
+    _show_scores(found)
+    _show_agreement(found)
     _show_controls(found)
     if near:
         _show_neighbours(near)
     if moved:
         _show_transfer(moved, sorted(runs))
+
+
+def show_scores(content: Content, benchmark_id: str, dataset_id: str) -> None:
+    """Print the scores alone. Raises UserError as `generated_runs` does."""
+    setting, runs = generated_runs(content, benchmark_id, dataset_id)
+    _show_scores(_analysed(content, setting, runs))
+
+
+def _analysed(content: Content, setting: GeneratedSetting, runs: Mapping[str, StoredRun]) -> Analysis:
+    """Everything that stored predictions tell."""
+    from robustboard.leaderboard.generated import analyse as analysed  # noqa: PLC0415 - scipy takes a second
+    from robustboard.runners.keys import Keys  # noqa: PLC0415 - not paid by other commands
+    from robustboard.runners.score import rebuild  # noqa: PLC0415 - likewise
+
+    keys = Keys(content.catalog, content.benchmarks)
+    results = [rebuild(run, keys) for run in runs.values()]
+    tables = {name: run.predictions for name, run in runs.items()}
+    return analysed(setting, results, tables, _gates(content, setting, runs))
 
 
 def _gates(content: Content, setting: GeneratedSetting, runs: Mapping[str, StoredRun]) -> list[Competence]:
@@ -145,7 +157,7 @@ def _plain(number: object, digits: int = 1) -> str:
     return "-" if not isinstance(number, float) else f"{number:.{digits}f}"
 
 
-def _show(found: Analysis) -> None:
+def _show_scores(found: Analysis) -> None:
     console.out_table(
         [
             "model",
@@ -178,6 +190,9 @@ def _show(found: Analysis) -> None:
         ),
         title=f"{found.benchmark} on {found.dataset}",
     )
+
+
+def _show_agreement(found: Analysis) -> None:
     for title, pairs in (("generators", found.generators), ("oracles", found.oracles)):
         console.out_table(
             ["ranked by", "and by", "models", "Kendall's tau"],

@@ -130,9 +130,9 @@ def demo(context: typer.Context, *, quiet: Annotated[bool, typer.Option("--quiet
 
     Example: robustboard demo
     """
-    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+    from robustboard import demo as embedded  # noqa: PLC0415 - not paid by --help
 
-    raise typer.Exit(commands.demo(context.obj.content(), quiet=quiet))
+    raise typer.Exit(embedded.demo(context.obj.content(), quiet=quiet))
 
 
 @app.command()

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from robustboard.runners.keys import Cell
     from robustboard.runners.profiles import RunProfile
 from robustboard.runners.record import Result
-
-DEMO_DATASET = "digits"
-DEMO_BENCHMARKS = ("clean-v1", "noise-v1", "fgsm-v1", "pgd-v1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +158,8 @@ def say_endpoint() -> None:
         console.say(f"HF_ENDPOINT is set: the Hub is {unusual}")
 
 
-def _cells(content: Content, wanted: Wanted) -> list[Cell]:
+def cells_of(content: Content, wanted: Wanted) -> list[Cell]:
+    """The cells of the named entries. Raises UnknownNameError or UserError for names that fit nothing."""
     from robustboard.runners.plan import wanted_cells  # noqa: PLC0415 - light, but not for check and list
 
     return wanted_cells(
@@ -179,7 +177,7 @@ def show_plan(content: Content, wanted: Wanted, *, as_json: bool) -> None:
     from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
 
     found = plan(
-        _cells(content, wanted),
+        cells_of(content, wanted),
         workspace=content.workspace,
         catalog=content.catalog,
         benchmarks=content.benchmarks,
@@ -209,14 +207,14 @@ def run(
             "expected at least one of --model, --benchmark, --dataset;"
             " `robustboard plan` shows all cells, `robustboard demo` runs the embedded ones"
         )
-    cells = _cells(content, wanted)
+    cells = cells_of(content, wanted)
     profile = load_profile(content.workspace, wanted.profile)
     if batch_size is not None:
         profile = profile.model_copy(update={"batch_size": batch_size})
-    return _measure(content, cells, profile, wanted, skip_damaged=skip_damaged, quiet=quiet, debug=debug)
+    return measure(content, cells, profile, wanted, skip_damaged=skip_damaged, quiet=quiet, debug=debug)
 
 
-def _measure(
+def measure(
     content: Content,
     cells: Iterable[Cell],
     profile: RunProfile,
@@ -227,6 +225,7 @@ def _measure(
     debug: bool = False,
     use_committed: bool = True,
 ) -> int:
+    """Measure cells and say how it went; the exit code of the summary."""
     # Threads of PyTorch that wait asleep: waiting awake costs up to ten times the time where other
     # programs want the same cores, and nothing elsewhere. Read once, when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -249,34 +248,6 @@ def _measure(
     summary = run_cells(cells, session)
     console.say(summary.text())
     return summary.exit_code
-
-
-def demo(content: Content, *, quiet: bool) -> int:
-    """Measure the models trained here on the digits in runs/demo, then write the site with them.
-
-    Controls are left out: their committed results stand.
-    """
-    from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - only here
-
-    place = content.workspace
-    sandbox = replace(content, workspace=Workspace(place.content, place.runs / "demo"))
-    models = [
-        m.id
-        for m in content.catalog.models.values()
-        if m.source.kind == "trained-here"
-        and not m.control
-        and m.label_space == content.catalog.dataset(DEMO_DATASET).label_space
-    ]
-    wanted = Wanted(models, DEMO_BENCHMARKS, [DEMO_DATASET], "cpu")
-    profile = load_profile(place, wanted.profile)
-    code = _measure(sandbox, _cells(sandbox, wanted), profile, wanted, quiet=quiet, use_committed=False)
-    if code > 1:
-        return code  # interrupted, or the disk is full: the same command goes on
-    write_site(
-        sandbox, place.site_output, [place.committed_results, place.results, sandbox.workspace.results]
-    )
-    show_board(sandbox, "digits", as_json=False)
-    return code
 
 
 def score(content: Content) -> int:
