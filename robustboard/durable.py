@@ -104,6 +104,21 @@ def write(path: Path, data: bytes) -> None:
         sync_folder(path.parent)
 
 
+def replace(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` as `write` does, but without waiting for the disk.
+
+    For files that can be made again: after a power cut the path may hold old, new or no bytes. Its folder has
+    to be there. Raises DiskFullError or StoreError.
+    """
+    partial = path.with_name(f"{_mark()}{secrets.token_hex(8)}")
+    with _told(path, len(data)):
+        try:
+            partial.write_bytes(data)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
 def publish(path: Path, data: bytes) -> bool:
     """Put `data` at `path` unless a file is there already: the first writer wins.
 

@@ -13,7 +13,7 @@ import binascii
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,10 @@ from robustboard.runners.store import StoredRun
 from robustboard.workspace import Workspace
 from robustboard.yamls import Frozen
 
+B = TypeVar("B", np.bool_, np.uint8)
 Flags = npt.NDArray[np.bool_]
+Packed = npt.NDArray[np.uint8]
+"""(..., n / 8) bits, eight images to a byte."""
 Right = Mapping[str, Flags]
 """Condition → (n,) whether the predicted class is the label, images in the order of ids."""
 COUNTED = ("clean_accuracy", "robust_accuracy", "noise_accuracy_worst")
@@ -58,6 +61,10 @@ class PerImage(Frozen):
     right: dict[str, str]
     """Condition → base64 of the bits, the first image in the highest bit of the first byte."""
 
+    def packed(self, name: str = "per-image outcomes") -> dict[str, Packed]:
+        """The bits, eight to a byte, the last byte filled up with 0. Raises StoreError as `flags` does."""
+        return {condition: _bytes(text, self.images, name) for condition, text in self.right.items()}
+
     def flags(self, name: str = "per-image outcomes") -> dict[str, Flags]:
         """The bits unpacked. Raises StoreError, by `name`, when they are not as many as the images."""
         return {condition: unpack(text, self.images, name) for condition, text in self.right.items()}
@@ -70,14 +77,23 @@ def pack(flags: Flags) -> str:
 
 def unpack(text: str, count: int, name: str) -> Flags:
     """The (count,) flags that `pack` wrote. Raises StoreError for anything else."""
+    return np.unpackbits(_bytes(text, count, name), count=count).astype(np.bool_)
+
+
+def _bytes(text: str, count: int, name: str) -> Packed:
     try:
         data = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
     except (ValueError, binascii.Error) as error:
         raise StoreError(f"{name}: right: expected base64, got something else") from error
-    flags = np.unpackbits(data).astype(np.bool_)
-    if data.size != (count + 7) // 8 or flags[count:].any():
+    beyond = -count % 8
+    if data.size != (count + 7) // 8 or (beyond and data[-1] & ((1 << beyond) - 1)):
         raise StoreError(f"{name}: right: expected {count} bits")
-    return np.asarray(flags[:count], np.bool_)
+    return data
+
+
+def count_right(packed: Packed) -> npt.NDArray[np.int64]:
+    """Right images along the last axis of packed bits."""
+    return np.asarray(np.bitwise_count(packed).sum(axis=-1, dtype=np.int64))
 
 
 def shared_conditions(benchmark: BenchmarkEntry, setting: Scope) -> list[str]:
@@ -131,8 +147,8 @@ def read_per_image(path: Path, name: str | None = None) -> PerImage:
     return jsons.unseal(data, PerImage, shown)
 
 
-def counted(right: Right, metric: str, condition: str) -> Flags | None:
-    """Whether an image counts for a score; None for scores that are no count of images.
+def counted(right: Mapping[str, npt.NDArray[B]], metric: str, condition: str) -> npt.NDArray[B] | None:
+    """Whether an image counts for a score, flags or packed bits; None for scores that are no count of images.
 
     clean_accuracy: right on the clean image. robust_accuracy: right on the clean and on the attacked image.
     noise_accuracy_worst: right under every draw. corruption_accuracy: right at one severity.
@@ -140,15 +156,15 @@ def counted(right: Right, metric: str, condition: str) -> Flags | None:
     if metric == "clean_accuracy":
         return right.get(CLEAN)
     if metric == "robust_accuracy" and CLEAN in right and condition in right:
-        return np.asarray(right[CLEAN] & right[condition], np.bool_)
+        return np.bitwise_and(right[CLEAN], right[condition])
     if metric == "noise_accuracy_worst":
         draws = _draws(right, condition)
-        return np.asarray(np.all(draws, axis=0), np.bool_) if draws else None
+        return np.bitwise_and.reduce(draws) if draws else None
     return right.get(condition) if metric == "corruption_accuracy" else None
 
 
-def _draws(right: Right, group: str) -> list[Flags]:
-    return [flags for name, flags in right.items() if name.startswith(f"{group} draw ")]
+def _draws(right: Mapping[str, npt.NDArray[B]], group: str) -> list[npt.NDArray[B]]:
+    return [bits for name, bits in right.items() if name.startswith(f"{group} draw ")]
 
 
 def planes(right: Right, metric: str, condition: str) -> tuple[list[Flags], list[float]] | None:
@@ -208,11 +224,11 @@ def shares(right: Right, metric: str, condition: str) -> npt.NDArray[np.float64]
 
 def check_against(outcomes: PerImage, result: Result, name: str) -> None:
     """Raise StoreError when the bits do not add up to the counts of the result they belong to."""
-    right = outcomes.flags(name)
+    right = outcomes.packed(name)
     if outcomes.key_digest != result.key_digest or outcomes.images != result.evaluated:
         raise StoreError(f"{name}: key_digest: the outcomes of another run")
     for score in result.scores:
-        flags = counted(right, score.metric, score.condition) if score.metric in COUNTED else None
-        if flags is not None and score.correct is not None and int(flags.sum()) != score.correct:
+        bits = counted(right, score.metric, score.condition) if score.metric in COUNTED else None
+        if bits is not None and score.correct is not None and int(count_right(bits)) != score.correct:
             said = f"{score.metric}@{score.condition}: expected {score.correct} right as in the result"
-            raise StoreError(f"{name}: right: {said}, got {int(flags.sum())}")
+            raise StoreError(f"{name}: right: {said}, got {int(count_right(bits))}")

@@ -9,6 +9,7 @@ from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.leaderboard.board import Board
 from robustboard.leaderboard.cells import Measured
 from robustboard.registry.catalog import Catalog
+from robustboard.runners.keys import Cell
 from robustboard.site import numerals
 
 CHARACTER = 6.3
@@ -62,7 +63,9 @@ def badges(
     whole and current, or doubted by a sanity flag, is not shown; the badge says why instead.
     """
     first = primary_datasets(boards)
-    doubted = {(each.cell, each.flag.condition) for several in measured.flags.values() for each in several}
+    doubted: dict[Cell, set[str | None]] = {}
+    for each in (each for several in measured.flags.values() for each in several):
+        doubted.setdefault(each.cell, set()).add(each.flag.condition)
     found = []
     for cell in measured.results:
         if cell.model not in catalog.models or cell.dataset not in catalog.datasets:
@@ -75,7 +78,7 @@ def badges(
             value = (
                 f"{numerals.value(view.score)}{percent} {_plus_minus(view.margin, view.score.unit)}".strip()
             )
-            if any(each == cell and condition in (None, view.score.condition) for each, condition in doubted):
+            if doubted.get(cell, set()) & {None, view.score.condition}:
                 value = "flagged, see its page"
         named = f"{benchmarks[cell.benchmark].name}, {dataset.name}"
         short = first.get(dataset.label_space) == cell.dataset

@@ -22,6 +22,7 @@ from robustboard.registry.reported import load_reported
 from robustboard.registry.testsets import load_test_sets
 from robustboard.runners.failures import read_failures
 from robustboard.site.environment import environment
+from robustboard.site.freshness import files_digest, inputs_digest, written
 from robustboard.site.indexes import checked_address, data_files, index_files
 from robustboard.site.releases import read_releases
 from robustboard.site.render import SiteInput, render
@@ -99,15 +100,35 @@ def build(
     Raises UserError, before anything is rendered, when the folder holds something that no build
     wrote.
     """
-    earlier = _earlier(output)
-    site = site_input(workspace, catalog, benchmarks, results, checked_address(address))
+    earlier, address = _earlier(output), checked_address(address)
+    entries = (*catalog.models.values(), *catalog.datasets.values(), *benchmarks.values())
+    inputs = inputs_digest(workspace, entries, results, address)
+    if earlier.inputs == inputs and earlier.outputs == written(output, earlier.names):
+        return _built(output, earlier.names)
+    site = site_input(workspace, catalog, benchmarks, results, address)
     templates = environment(workspace.site_source / "templates")
     files = {path: text.encode("utf-8") for path, text in render(site, templates).items()}
     files |= _static(workspace.site_source / "static")
     files |= release_files(site)
     files |= data_files(site)
     files |= index_files(files, site.address)
-    return _write(output, files, earlier)
+    return write_files(output, files, earlier.names, inputs)
+
+
+def _built(output: Path, names: Iterable[str], written: int = 0, removed: int = 0) -> Built:
+    found = list(names)
+    return Built(output, sum(name.endswith(".html") for name in found), len(found), written, removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What an earlier build left."""
+
+    names: frozenset[str] = frozenset()
+    inputs: str | None = None
+    """Digest of what it was made of; None where it did not come to its end."""
+    outputs: str | None = None
+    """Digest of the files."""
 
 
 def _static(folder: Path) -> dict[str, bytes]:
@@ -117,13 +138,13 @@ def _static(folder: Path) -> dict[str, bytes]:
     return {f"static/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in found}
 
 
-def _earlier(output: Path) -> frozenset[str]:
+def _earlier(output: Path) -> Earlier:
     """Files that an earlier build wrote here. Raises UserError for a folder that is not its own."""
     if output.is_symlink() or (output.exists() and not output.is_dir()):
         raise UserError(f"{output}: expected a folder to write the site to, got a link or a file")
     durable.sweep(output)  # a build killed at its first file left only that, half-written
     if not output.exists() or not any(output.iterdir()):
-        return frozenset()
+        return Earlier()
     marker = output / MARKER
     try:
         found = json.loads(marker.read_text(encoding="utf-8"))
@@ -135,7 +156,9 @@ def _earlier(output: Path) -> frozenset[str]:
     names = found.get("files") if isinstance(found, dict) else None
     if not isinstance(names, list) or not all(isinstance(name, str) and _inside(name) for name in names):
         raise UserError(f"{marker}: expected the list of files of an earlier build, got something else")
-    return frozenset(names)
+    for folder in {(output / name).parent for name in names}:
+        durable.sweep(folder)
+    return Earlier(frozenset(names), found.get("inputs"), found.get("outputs"))
 
 
 def _inside(name: str) -> bool:
@@ -143,28 +166,40 @@ def _inside(name: str) -> bool:
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
-def _mark(output: Path, names: Iterable[str]) -> None:
-    durable.write(output / MARKER, jsons.canonical({"files": sorted(names)}))
+def _mark(output: Path, names: Iterable[str], digests: Mapping[str, str | None] | None = None) -> None:
+    durable.write(output / MARKER, jsons.canonical({"files": sorted(names), **(digests or {})}))
 
 
-def _write(output: Path, files: Mapping[str, bytes], earlier: frozenset[str]) -> Built:
-    for folder in {(output / name).parent for name in files}:
-        durable.sweep(folder)
+def write_files(
+    output: Path,
+    files: Mapping[str, bytes],
+    earlier: frozenset[str] = frozenset(),
+    inputs: str | None = None,
+) -> Built:
+    """Write what is new or changed, and remove what an earlier build left; unchanged files stay untouched.
+
+    `inputs` is the digest of all that the files are made of. A site can be made again, so nobody waits for
+    the disk; what a power cut leaves, the next build finds and mends.
+    """
+    folders = {(output / name).parent for name in files}
     # A build that is killed half-way must find its own files again: the marker goes first.
     _mark(output, earlier | set(files))
-    written = 0
+    for folder in sorted(folders):
+        _target(output, folder).mkdir(parents=True, exist_ok=True)
+    count = 0
     for name, data in files.items():
         path = output / name
-        if _target(output, path).is_file() and path.read_bytes() == data:
+        if path.is_symlink():
+            _target(output, path)
+        if path.is_file() and path.read_bytes() == data:
             continue
-        durable.write(path, data)
-        written += 1
+        durable.replace(path, data)
+        count += 1
     gone = sorted(earlier - set(files))
     for name in gone:
         _remove(output, output / name)
-    _mark(output, files)
-    pages = sum(name.endswith(".html") for name in files)
-    return Built(output, pages, len(files), written, len(gone))
+    _mark(output, files, {"inputs": inputs, "outputs": files_digest(files)} if inputs else {})
+    return _built(output, files, count, len(gone))
 
 
 def _target(output: Path, path: Path) -> Path:

@@ -23,7 +23,7 @@ from robustboard.site.indexes import schema
 from robustboard.site.models import ModelStandings, model_standings, spread
 from robustboard.site.releases import Release
 from robustboard.site.scatter import scatters
-from robustboard.site.sections import ADVICE, add_sections, past_of, site_badges
+from robustboard.site.sections import ADVICE, add_sections, past_by_model, site_badges
 from robustboard.site.sets import ShownSet
 from robustboard.site.tradeoffs import generated_plots, reported_plots, trade_offs
 
@@ -154,6 +154,7 @@ def _benchmarks(site: SiteInput, pages: Pages) -> None:
 def _models(site: SiteInput, pages: Pages) -> None:
     middles = spread(site.measured)
     names = published.claims_by_name(site.reported.values())
+    past = past_by_model(site.releases)
     by_model: dict[str, list[Badge]] = {}
     for badge in site_badges(site):
         by_model.setdefault(badge.path.split("/")[1], []).append(badge)
@@ -177,7 +178,7 @@ def _models(site: SiteInput, pages: Pages) -> None:
             model=model,
             claims=claims,
             meanings=MEANINGS,
-            past=past_of(model.id, site.releases) if found.results else (),
+            past=past.get(model.id, ()),
             badges=by_model.get(model.id, ()),
         )
     pages.add(

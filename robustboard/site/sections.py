@@ -97,15 +97,19 @@ class PastRow:
     """As shown, in the order of releases; None where there was no number."""
 
 
-def past_of(model: str, releases: Sequence[Release]) -> tuple[PastRow, ...]:
-    """What releases said of a model: the number that stands for each cell."""
-    rows: dict[tuple[str, str, str], list[str | None]] = {}
+def past_by_model(releases: Sequence[Release]) -> dict[str, tuple[PastRow, ...]]:
+    """What releases said of every model: the number that stands for each cell."""
+    found: dict[str, dict[tuple[str, str, str], list[str | None]]] = {}
     for place, release in enumerate(releases):
         for key, row in release.numbers.items():
-            if key[0] == model and row["headline"] == "yes":
+            if row["headline"] == "yes":
+                rows = found.setdefault(key[0], {})
                 name = (key[1], key[2], f"{key[3]}@{key[4]}")
                 rows.setdefault(name, [None] * len(releases))[place] = shown_number(row)
-    return tuple(PastRow(*name, tuple(values)) for name, values in sorted(rows.items()))
+    return {
+        model: tuple(PastRow(*name, tuple(values)) for name, values in sorted(rows.items()))
+        for model, rows in found.items()
+    }
 
 
 def shown_number(row: Mapping[str, str] | None) -> str | None:

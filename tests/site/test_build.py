@@ -14,7 +14,9 @@ from robustboard.benchmarks.catalog import load_benchmarks
 from robustboard.errors import StoreError, UserError, WorkspaceError
 from robustboard.registry.catalog import load_catalog
 from robustboard.site.build import MARKER, Built, build
+from robustboard.site.freshness import inputs_digest
 from robustboard.workspace import Workspace
+from tests.leaderboard.made_up import World
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -61,6 +63,53 @@ def test_a_second_build_writes_nothing(output: Path) -> None:
     again = make(output)
     assert (again.written, again.removed) == (0, 0)
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*.html")} == before
+
+
+def test_nothing_is_rendered_where_nothing_changed(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("rendered although nothing changed")
+
+    first = make(output)
+    monkeypatch.setattr("robustboard.site.build.render", refuse)
+    assert make(output) == first
+    (output / "index.html").write_text("edited")
+    with pytest.raises(AssertionError, match="rendered"):
+        make(output)
+
+
+def test_every_kind_of_input_makes_a_build_look_again(tmp_path: Path) -> None:
+    """Content, results, outcomes, failures, built sets, entries in memory and the address."""
+    space = Workspace(tmp_path / "content", tmp_path / "out")
+    results = [tmp_path / "results"]
+    world = World()
+    world.add_model("one")
+
+    def digest(address: str | None = None) -> str:
+        return inputs_digest(space, world.models.values(), results, address)
+
+    seen = [digest(), digest("https://example.org/")]
+    for path in (
+        space.registry / "models" / "x.yaml",
+        space.benchmarks / "x.yaml",
+        space.boards / "x.yaml",
+        space.site_source / "templates" / "x.j2",
+        space.site_source / "static" / "x.css",
+        results[0] / "one" / "x.json",
+        tmp_path / "outcomes" / "one" / "x.json",
+        space.runs / "failed" / "one" / "x.json",
+        space.built_sets / "x" / "1.0.0" / "manifest.json",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1")
+        seen.append(digest())
+        path.write_text("2")
+        seen.append(digest())
+        path.rename(path.with_name("renamed"))
+        seen.append(digest())
+    world.add_model("two")
+    seen.append(digest())
+    assert len(set(seen)) == len(seen)
+    assert digest() == seen[-1]
 
 
 def test_only_changed_files_are_written(output: Path) -> None:
@@ -139,7 +188,7 @@ def test_missing_templates_are_an_error_not_an_empty_site(tmp_path: Path) -> Non
 
 
 def test_half_written_files_of_a_killed_build_are_swept_and_never_lock_the_folder(tmp_path: Path) -> None:
-    """What kill -9 leaves at the first and at any later file is no reason to refuse, and is never published."""
+    """What kill -9 leaves at the first and at any later file is no reason to refuse, and never published."""
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:
         dead.wait()
     host = "".join(c if c.isalnum() else "_" for c in socket.gethostname())

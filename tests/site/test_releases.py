@@ -21,7 +21,7 @@ from robustboard.site.releases import (
     release_key,
 )
 from robustboard.site.render import SiteInput, render
-from robustboard.site.sections import past_of, release_about, scores_text
+from robustboard.site.sections import past_by_model, release_about, scores_text
 from tests.leaderboard.made_up import World
 from tests.site.conftest import site_of
 
@@ -166,7 +166,7 @@ def test_the_feed_is_sound_atom_and_knows_no_rank(
 
 def test_a_models_past_stands_on_its_page(two: SiteInput, templates: Environment, tmp_path: Path) -> None:
     release = frozen(two, tmp_path)
-    (row,) = past_of("one", (release,))
+    (row,) = past_by_model((release,))["one"]
     assert (row.benchmark, row.score, row.values) == ("clean-v1", "clean_accuracy@clean", ("90.00 %",))
     assert "In releases" in pages_of(two, (release,), templates)["m/one.html"]
 
