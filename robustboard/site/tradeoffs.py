@@ -199,7 +199,7 @@ def reported_plots(table: PublishedTable, slug: str) -> tuple[Plot, ...]:
         if subjects:
             made = plot(
                 f"{slug}-{place}",
-                f"{heading.dataset}: {heading.metric} over clean accuracy, as reported",
+                f"{table.title or heading.dataset}: {heading.metric} over clean accuracy",
                 subjects=subjects,
                 x_title="clean accuracy, in %",
                 y_title=f"{heading.metric}, in %",

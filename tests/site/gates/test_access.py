@@ -13,8 +13,9 @@ from tests.site.gates.conftest import Open, Opened, kinds
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 STATES = ("", "#view=all", "#q=0&full=1&pin=net-01,net-02")
 FEW_ROWS = """() => {
-  for (const body of document.querySelectorAll("tbody")) [...body.rows].slice(6).forEach((row) => row.remove());
-  for (const list of document.querySelectorAll("ul, dl")) [...list.children].slice(12).forEach((one) => one.remove());
+  const keep = (inside, most) => [...inside.children].slice(most).forEach((each) => each.remove());
+  document.querySelectorAll("tbody").forEach((body) => keep(body, 6));
+  document.querySelectorAll("ul, dl").forEach((list) => keep(list, 12));
 }"""
 FOCUSED = """() => {
   const found = document.activeElement, style = getComputedStyle(found);

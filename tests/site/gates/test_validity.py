@@ -14,8 +14,8 @@ from html5lib.html5parser import ParseError
 
 from tests.site.gates.conftest import REPOSITORY, kinds
 
-# From disk no file counts as 'self' for the validator, so it calls our own style sheet blocked; the browser knows
-# better (test_views.py). Its CSS checker has not heard of the property paint-order of SVG 2.
+# From disk no file counts as 'self' for the validator, so it calls our own style sheet blocked; the browser
+# knows better (test_access.py). Its CSS checker has not heard of the property paint-order of SVG 2.
 KNOWN_WRONG = ".*(Content Security Policy|paint-order).*"
 VNU = REPOSITORY / ".venv" / "vnu" / "node_modules" / "vnu-jar" / "build" / "dist" / "vnu.jar"
 
