@@ -8,7 +8,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q -n 2 --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: bench-agreement help leaderboard test test-long lint schemas bench-attacks bench-clean bench-oracle bench-corruptions bench-pages clean
+.PHONY: bench-agreement help leaderboard test test-long lint schemas bench-attacks bench-clean bench-oracle bench-corruptions bench-pages bench-site clean
 
 help:
 	@echo "make leaderboard   install, measure the embedded demo, write site/_build/index.html"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-clean   clean evaluation beside timm's own loop"
 	@echo "make bench-corruptions  our corruptions beside those of other libraries, likewise"
 	@echo "make bench-pages   large boards: rendering, opening and sorting in Chromium"
+	@echo "make bench-site    a million predictions and 2,000 models beside pandas and a naive rebuild"
 	@echo "make bench-oracle  the loop of generated images beside the same loop one image at a time"
 
 leaderboard: .venv/.installed
@@ -68,6 +69,9 @@ bench-pages: .venv/.installed-dev
 
 bench-oracle: .venv/.installed-dev
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE .venv/bin/python -m tests.bench.oracle $(ARGUMENTS)
+
+bench-site: .venv/.installed-dev
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.site $(ARGUMENTS)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
