@@ -10,6 +10,7 @@ import io
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,41 @@ def naive_publish(repo: str, tag: str, folder: str) -> str:
     return tag
 
 
+_REFUSED: list[str] = []
+
+
+def loopback_only() -> None:
+    """Refuse, and note, every connection to another machine."""
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "socket.connect" and isinstance(arguments[1], tuple):
+            host = str(arguments[1][0])
+            if not host.startswith("127.") and host not in ("::1", "localhost"):
+                _REFUSED.append(host)
+                raise ConnectionRefusedError(f"no way to {host}")
+
+    sys.addaudithook(watch)
+
+
+def refused_connections() -> list[str]:
+    """Hosts that somebody wanted to reach."""
+    return _REFUSED
+
+
+def careless() -> None:
+    """A build that blots nothing out: for controls."""
+    from robustboard import environment
+    from robustboard.runners import outcomes
+    from robustboard.runners.hub import client
+
+    def as_it_is(text: str) -> str:
+        return text
+
+    environment.redact = as_it_is
+    outcomes.redact = as_it_is  # type: ignore[attr-defined]
+    client.redact = as_it_is  # type: ignore[attr-defined]
+
+
 def command(words: list[str]) -> list[Any]:
     """[exit code, stdout, stderr] of `robustboard WORDS`."""
     from robustboard import cli
@@ -198,6 +234,9 @@ def command(words: list[str]) -> list[Any]:
             cli.main()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        except RobustboardError:
+            sys.stderr.write(traceback.format_exc())  # --debug: as the interpreter would
+            code = 1
     return [code, out.getvalue(), told.getvalue()]
 
 
@@ -208,6 +247,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "naive_fetch": naive_fetch,
     "command": command,
     "load": load,
+    "loopback_only": loopback_only,
+    "refused_connections": refused_connections,
+    "careless": careless,
     "publish": publish,
     "naive_publish": naive_publish,
     "read_state": read_state,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.battery.local_hub import A, Asker, LocalHub
+from tests.battery.local_hub import ROOT, A, Asker, LocalHub
 from tests.runners.sources.lab import encode
 from tests.runners.testsets.places import plant
 
@@ -74,7 +75,6 @@ columns:
     benchmark: clean-v1
     dataset: closed-set
 order: clean
-added: 2026-01-31
 """
 TABLE = "data/test-00000-of-00001.parquet"
 MODEL, SET, CLOSED, OUT = "org/net", "org/digits", "org/closed-digits", "org/moved-digits"
@@ -96,6 +96,9 @@ def digits_table(start: int = 1197) -> bytes:
 def furnish(root: Path, hub: LocalHub, asker: Asker) -> None:
     """Plant the workspace and the repositories; the Hub's model is the one that is trained here."""
     plant(root)
+    for name in ("templates", "static", "pages"):
+        if (ROOT / "site" / name).is_dir():
+            shutil.copytree(ROOT / "site" / name, root / "site" / name)
     texts = {
         "registry/models/hub-net.yaml": HUB_MODEL.format(repo=MODEL),
         "registry/datasets/hub-set.yaml": HUB_SET.format(name="Digits", repo=SET, gated="false"),

@@ -241,7 +241,7 @@ def configured(section: str, **values: Any) -> Callable[[Path], None]:
         (configured("text_cfg", hf_model_name="org/other"), "from another repository", "load"),
         (configured("vision_cfg", timm_model_name="hf-hub:org/other"), "timm has no architecture", "load"),
         (configured("vision_cfg", width=96), "open_clip cannot load clip", "load"),
-        (configured("vision_cfg", wings=2), "open_clip cannot load clip", "load"),
+        (configured("vision_cfg", wings=2), "'wings' is no key that open_clip is given", "load"),
     ],
 )
 def test_an_incomplete_or_hostile_folder_is_one_line(

@@ -4,6 +4,7 @@ A rule is a mapping: `match`, a regular expression for "METHOD path"; `times`, h
 when absent), after having let `skip` requests pass; `do`, one of the kinds below, with what it needs:
 
 status    answer `status` with headers `headers` and body `body`
+echo      answer `status`, and repeat the Authorization header in the headers and the body
 hang      say nothing for `seconds`, then cut
 cut       cut the connection after the headers and `bytes` of the body (a fraction below 1: of its length)
 flip      flip one bit at `at` (a fraction of the length), the length unchanged

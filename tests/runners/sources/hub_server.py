@@ -66,13 +66,18 @@ class Handler(BaseHTTPRequestHandler):
         """Whether a scripted fault has answered this request, or cut it off; others change its answer."""
         self.fault = self.faults.of(self.command, path)
         kind = self.fault["do"] if self.fault is not None else None
-        if self.fault is None or kind not in ("hang", "status"):
+        if self.fault is None or kind not in ("hang", "status", "echo"):
             return False
         if kind == "hang":
             time.sleep(self.fault["seconds"])
             self.close_connection = True
             return True
         rule, self.fault = self.fault, None
+        if kind == "echo":
+            told = f"not with {self.headers.get('Authorization', 'nothing')}"
+            headers = {"X-Error-Message": told, "X-Request-Id": told}
+            self.send(rule["status"], json.dumps({"error": told}).encode(), "application/json", headers)
+            return True
         body = rule.get("body", "{}").encode()
         self.send(rule["status"], body, rule.get("kind", "application/json"), dict(rule.get("headers", {})))
         return True
