@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,34 @@ REFUSED = 2
 RESULTS = "leaderboard/results"
 Base = Annotated[str, typer.Argument(metavar="BASE", help="Branch or commit that the branch starts from.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def check(
+    context: typer.Context,
+    *,
+    online: Annotated[
+        bool, typer.Option("--online", help="Also ask the Hub: commits, files, classes, splits, columns.")
+    ] = False,
+    since: Annotated[
+        str | None, typer.Option(metavar="REF", help="With --online, only entries changed since REF.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check every entry, protocol, board, lock line and reported number.
+
+    One line a fault, `file:line: field: expected ..., got ...`; exit code 2 when there is one.
+
+    Examples:
+      robustboard check
+
+      robustboard check --online --since origin/main
+    """
+    from robustboard import commands  # noqa: PLC0415 - not paid by --help
+
+    code = commands.check(context.obj.find(), as_json=as_json)
+    if online and code == 0:
+        code = _check_online(context.obj.content(), since)
+    raise typer.Exit(code)
 
 
 def guard(
@@ -179,3 +208,27 @@ def _faults(content: Content, files: dict[str, bytes]) -> tuple[str, ...]:
         return tuple(Submission(where, content.catalog, content.benchmarks, stores(where), files).check())
     except ContentError as error:
         return tuple(map(str, error.problems))
+
+
+def _check_online(content: Content, since: str | None) -> int:
+    """Ask the Hub about entries, all or those changed since a commit; 2 when something is not as they say."""
+    from robustboard import gits  # noqa: PLC0415 - not paid by --help
+    from robustboard.commands import say_endpoint  # noqa: PLC0415 - as above
+    from robustboard.registry.catalog import survey  # noqa: PLC0415 - as above
+    from robustboard.registry.guard import entries  # noqa: PLC0415 - as above
+    from robustboard.runners.online import check_online as ask  # noqa: PLC0415 - imports the Hub's client
+    from robustboard.runners.progress import reporter  # noqa: PLC0415 - imports rich
+
+    folder, only = content.workspace.content, None
+    if since is not None:
+        changed = entries(gits.changes(folder, gits.merge_base(folder, since, "HEAD"), "HEAD"))
+        only = {f"{kind.removesuffix('s')}/{name}" for kind, names in changed.items() for name in names}
+    say_endpoint()
+    with reporter(quiet=not sys.stderr.isatty()) as shown:
+        found = ask(survey(content.workspace), content.catalog, content.lock, only=only, say=shown.stage)
+    for problem in found.problems:
+        console.say(str(problem))
+    for line in found.withheld:
+        console.say(f"withheld: {line}")
+    console.say(f"{found.asked} entries compared with the Hub, {len(found.problems)} problems")
+    return REFUSED if found.problems else 0

@@ -52,6 +52,7 @@ app.command()(release_cli.changes)
 app.add_typer(new_cli.app, name="new")
 app.add_typer(predictions_cli.app, name="predictions")
 app.add_typer(testset_cli.app, name="testset")
+app.command()(branch_cli.check)
 app.command()(branch_cli.check_results)
 app.command()(branch_cli.compare_branch)
 app.command()(branch_cli.guard)
@@ -133,19 +134,6 @@ def demo(context: typer.Context, *, quiet: Annotated[bool, typer.Option("--quiet
     from robustboard import demo as embedded  # noqa: PLC0415 - not paid by --help
 
     raise typer.Exit(embedded.demo(context.obj.content(), quiet=quiet))
-
-
-@app.command()
-def check(context: typer.Context, *, as_json: AsJson = False) -> None:
-    """Check every entry, protocol, board, lock line and reported number.
-
-    One line a fault, `file:line: field: expected ..., got ...`; exit code 2 when there is one.
-
-    Example: robustboard check
-    """
-    from robustboard import commands  # noqa: PLC0415 - not paid by --help
-
-    raise typer.Exit(commands.check(context.obj.find(), as_json=as_json))
 
 
 @app.command()

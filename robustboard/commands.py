@@ -75,6 +75,7 @@ def check(workspace: Workspace, *, as_json: bool) -> int:
     """Print every problem of every content file; 0 when there is none, else 2."""
     from robustboard.leaderboard.entries import BoardEntry, load_boards  # noqa: PLC0415 - only here
     from robustboard.leaderboard.fits import FitEntry  # noqa: PLC0415 - only here
+    from robustboard.leaderboard.trust import survey_invalidations  # noqa: PLC0415 - only here
     from robustboard.registry.check import check as check_registry  # noqa: PLC0415 - only here
     from robustboard.registry.reported import load_reported  # noqa: PLC0415 - only here
     from robustboard.registry.testsets import load_test_sets  # noqa: PLC0415 - only here
@@ -86,6 +87,7 @@ def check(workspace: Workspace, *, as_json: bool) -> int:
         *read_folder(workspace, workspace.profiles, lambda _: RunProfile).problems,
         *read_folder(workspace, workspace.boards, lambda _: BoardEntry).problems,
         *read_folder(workspace, workspace.fits, lambda _: FitEntry).problems,
+        *survey_invalidations(workspace).problems,
     }
     try:
         reported = load_reported(workspace)

@@ -108,7 +108,7 @@ def repositories(hub: Hub, timm: bytes, clip: bytes) -> None:
     hub.repository("models", "org/Test_ResNet.small", small)
     hub.repository("models", "org/clip-tiny", tiny)
     hub.repository("models", "org/mystery", odd)
-    hub.repository("models", "org/locked", {"config.json": b"{}"})
+    hub.repository("models", "org/locked", {"config.json": b"{}", "model.safetensors": b"weights"})
     (hub.root / "models/org/locked/gated").touch()
     data = {"README.md": DATA_CARD.encode(), "data/test-0.parquet": b"x"}
     hub.repository("datasets", "org/more-shapes", data)

@@ -189,7 +189,8 @@ def _numbers(value: object, count: int) -> Sequence[float] | None:
     return value if good and all(math.isfinite(each) and abs(each) < 1000 for each in value) else None  # noqa: PLR2004
 
 
-def _classes(found: Repository) -> int | None:
+def classes_of(found: Repository) -> int | None:
+    """How many classes a repository says that its network has."""
     config = found.timm or {}
     for count in (config.get("num_classes"), _settings(found).get("num_classes")):
         if isinstance(count, int) and not isinstance(count, bool) and count > 0:
@@ -212,7 +213,7 @@ def _label_space(found: Repository, spaces: Mapping[str, LabelSpace]) -> str | N
     named = found.card.get("datasets")
     listed = [named] if isinstance(named, str) else named if isinstance(named, list) else []
     trained = {each.rsplit("/", 1)[-1].casefold() for each in listed if isinstance(each, str)}
-    count = _classes(found)
+    count = classes_of(found)
     fits = [
         name
         for name, space in spaces.items()
@@ -222,7 +223,7 @@ def _label_space(found: Repository, spaces: Mapping[str, LabelSpace]) -> str | N
 
 
 def _space_hint(found: Repository, spaces: Mapping[str, LabelSpace]) -> str:
-    count = _classes(found)
+    count = classes_of(found)
     fits = sorted(name for name, space in spaces.items() if len(space.classes) == count)
     if found.open_clip is not None or count is None:
         return "a file of registry/labels, without .yaml"

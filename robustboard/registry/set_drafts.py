@@ -56,7 +56,7 @@ def dataset_values(repo: str, commit: str, card: Mapping[str, Any], today: date,
     labels = [
         each for each in features if isinstance(each.get("dtype"), dict) and "class_label" in each["dtype"]
     ]
-    split, size = _split(info)
+    split, size = _split(card)
     source: dict[str, Value] = {"kind": "hub", "repo": repo, "revision": commit}
     config = _word(info.get("config_name"))
     if config is not None and config != "default":
@@ -87,26 +87,39 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _info(card: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What `dataset_info` says of the only configuration; nothing where there are several."""
+def _info(card: Mapping[str, Any], config: str | None = None) -> Mapping[str, Any]:
+    """What `dataset_info` says of a configuration, of the only one where none is named; else nothing."""
     found = card.get("dataset_info")
     if isinstance(found, list):
-        found = found[0] if len(found) == 1 else None
+        named = [each for each in found if isinstance(each, dict)]
+        if config is not None:
+            named = [each for each in named if each.get("config_name") == config]
+        found = named[0] if len(named) == 1 else None
     return found if isinstance(found, dict) else {}
 
 
-def _split(info: Mapping[str, Any]) -> tuple[str | None, int | None]:
+def splits_of(card: Mapping[str, Any], config: str | None = None) -> dict[str, int | None]:
+    """Split → number of examples, as far as a card tells them."""
+    splits = [each for each in _list(_info(card, config).get("splits")) if isinstance(each, dict)]
+    found: dict[str, int | None] = {}
+    for each in splits:
+        count = str(each.get("num_examples"))
+        if isinstance(each.get("name"), str):
+            found[each["name"]] = int(count) if re.fullmatch(r"[1-9][0-9]{0,8}", count) else None
+    return found
+
+
+def columns_of(card: Mapping[str, Any], config: str | None = None) -> list[str]:
+    """Names of the columns, as far as a card tells them."""
+    features = [each for each in _list(_info(card, config).get("features")) if isinstance(each, dict)]
+    return [each["name"] for each in features if isinstance(each.get("name"), str)]
+
+
+def _split(card: Mapping[str, Any]) -> tuple[str | None, int | None]:
     """The test split, or validation where there is no test, and its number of images."""
-    sizes = {
-        each.get("name"): each.get("num_examples")
-        for each in _list(info.get("splits"))
-        if isinstance(each, dict)
-    }
-    for name in ("test", "validation"):
-        if name in sizes:
-            count = str(sizes[name])
-            return name, int(count) if re.fullmatch(r"[1-9][0-9]{0,8}", count) else None
-    return None, None
+    splits = splits_of(card)
+    name = next((each for each in ("test", "validation") if each in splits), None)
+    return name, splits[name] if name is not None else None
 
 
 def _only(found: Sequence[str | None]) -> str | None:

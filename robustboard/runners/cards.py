@@ -27,15 +27,16 @@ class Listing:
     files: tuple[str, ...]
 
 
-def listing(repo: str, *, kind: Kind) -> Listing:
-    """What a repository holds at its newest commit. Raises CellError (missing, gated) or LockError."""
+def listing(repo: str, *, kind: Kind, commit: str | None = None) -> Listing:
+    """What a repository holds, at its newest commit unless one is named. Raises CellError or LockError."""
     with asking(Call(repo, kind)):
         need_reach(repo)
         api = HfApi(token=False)
-        info = api.model_info(repo) if kind == "model" else api.dataset_info(repo)
-    commit = info.sha or ""
-    check_answer(repo, commit, None)
-    return Listing(commit, tuple(sorted(item.rfilename for item in info.siblings or ())))
+        ask = api.model_info if kind == "model" else api.dataset_info
+        info = ask(repo, revision=commit)
+    found = info.sha or ""
+    check_answer(repo, found, commit)
+    return Listing(found, tuple(sorted(item.rfilename for item in info.siblings or ())))
 
 
 def front_matter(text: bytes) -> dict[str, nodes.Value]:
@@ -60,21 +61,21 @@ def read_text(repo: str, name: str, there: Listing, kind: Kind) -> bytes | None:
     return fetch_unchecked(repo, name, commit=there.commit, kind=kind, limit=MAX_BYTES).read_bytes()
 
 
-def read_model(repo: str) -> Repository:
-    """A model repository at its newest commit. Raises CellError (missing, gated) or LockError."""
-    there = listing(repo, kind="model")
+def read_model(repo: str, commit: str | None = None) -> Repository:
+    """A model repository, at its newest commit unless one is named. Raises CellError or LockError."""
+    there = listing(repo, kind="model", commit=commit)
     open_clip = _config(read_text(repo, OPEN_CLIP, there, "model"), "model_cfg")
     timm = None if open_clip else _config(read_text(repo, TIMM, there, "model"), "architecture")
     card = front_matter(read_text(repo, CARD, there, "model") or b"")
     return Repository(repo, there.commit, there.files, timm, open_clip, _listed(card))
 
 
-def read_dataset(repo: str) -> tuple[Listing, dict[str, Any]]:
-    """Files of a dataset repository at its newest commit, and its card's front matter.
+def read_dataset(repo: str, commit: str | None = None) -> tuple[Listing, dict[str, Any]]:
+    """Files of a dataset repository, at its newest commit unless one is named, and its card's front matter.
 
     Raises as `read_model`.
     """
-    there = listing(repo, kind="dataset")
+    there = listing(repo, kind="dataset", commit=commit)
     return there, _listed(front_matter(read_text(repo, CARD, there, "dataset") or b""))
 
 
