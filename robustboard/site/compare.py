@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,17 @@ def comparable(boards: Iterable[Board]) -> dict[tuple[str, str], set[str | None]
     return found
 
 
+def doubted_scores(boards: Iterable[Board]) -> set[tuple[str, str, str, str | None]]:
+    """(model, benchmark, dataset, score) of numbers that a flag doubts on a board; None: the headline."""
+    return {
+        (row.model, column.benchmark, column.dataset, column.score)
+        for board in boards
+        for row in board.rows
+        for column in board.entry.columns
+        if column.derive is None and column.id in row.flagged.doubted
+    }
+
+
 def same_images(result: Result) -> str:
     """Equal for results that may be compared: same protocol, labels, images, sample and precision."""
     key = result.key
@@ -47,6 +58,7 @@ def model_script(
     benchmarks: Mapping[str, BenchmarkEntry],
     measured: Measured,
     wanted: Mapping[tuple[str, str], set[str | None]],
+    doubted: Collection[tuple[str, str, str, str | None]] = (),
 ) -> str:
     """data/outcomes/MODEL.js: whole, current numbers of a model and the bits of its images.
 
@@ -67,6 +79,8 @@ def model_script(
             found = planes(right, score.metric, score.condition) if right else None
             row = _row(cell, score, catalog.datasets[cell.dataset].name, benchmarks[cell.benchmark].name)
             row["key"] = same_images(result)
+            names_here = {name, None} if name == result.headline else {name}
+            row["doubted"] = any((*cell, each) in doubted for each in names_here)
             if found is not None and outcomes is not None and len(found[0]) <= MAX_PLANES:
                 row["key"] += outcomes.samples[:16]
                 row["bits"] = [[pack(bits), weight] for bits, weight in zip(found[0], found[1], strict=True)]

@@ -13,7 +13,7 @@ from robustboard.runners.keys import Cell
 from robustboard.runners.record import Result
 from robustboard.site import downloads
 from robustboard.site.badges import Badge, badges
-from robustboard.site.compare import board_pairs, comparable, model_script
+from robustboard.site.compare import board_pairs, comparable, doubted_scores, model_script
 from robustboard.site.releases import Changes, Release, history, numbers_of
 from robustboard.site.sets import ShownSet
 
@@ -46,7 +46,7 @@ def _compare(site: SiteInput, pages: Pages, by_model: Mapping[str, Sequence[tupl
     models = [site.catalog.models[name] for name in by_model if name in site.catalog.models]
     pairs = board_pairs(site.boards.values(), site.measured)
     pages.add("compare.html", "compare.html.j2", models=models, pairs=pairs)
-    wanted = comparable(site.boards.values())
+    wanted, doubted = comparable(site.boards.values()), doubted_scores(site.boards.values())
     for model in models:
         pages.found[f"data/outcomes/{model.id}.js"] = model_script(
             model.id,
@@ -55,6 +55,7 @@ def _compare(site: SiteInput, pages: Pages, by_model: Mapping[str, Sequence[tupl
             benchmarks=site.benchmarks,
             measured=site.measured,
             wanted=wanted,
+            doubted=doubted,
         )
 
 

@@ -111,6 +111,7 @@
   function compared(row, other) {
     if (row.key.slice(0, 16) !== other.key.slice(0, 16)) return { verdict: "unknown", how: "not measured alike" };
     const difference = row.value - other.value;
+    if (row.doubted || other.doubted) return { difference, verdict: "unknown", how: "a sanity flag doubts a number" };
     if (row.bits && other.bits && row.key === other.key) return paired(row, other);
     if (row.low === null || other.low === null) return { difference, verdict: "unknown", how: "no interval" };
     const tied = row.low <= other.high && other.low <= row.high;
@@ -138,7 +139,8 @@
   }
   function cell(row, found) {
     if (!row) { const empty = make("td", undefined, "gap"); empty.append(make("span", "not run")); return empty; }
-    const box = make("td", number(row, row.value), "n");
+    const box = make("td", number(row, row.value), row.doubted ? "n gap" : "n");
+    if (row.doubted) box.append(" ", make("span", "! doubted"));
     if (!found) { if (row.low !== null) box.append(" ", make("small", `${number(row, row.low)} to ${number(row, row.high)}`)); return box; }
     if (found.difference !== undefined) {
       const reach = found.low === undefined ? "" : ` (${signed(row, found.low)} to ${signed(row, found.high)})`;
