@@ -342,15 +342,27 @@ def compare(
     every_score: Annotated[
         bool, typer.Option("--every-score", help="All scores, not headlines only.")
     ] = False,
+    bootstrap: Annotated[
+        bool, typer.Option("--bootstrap", help="Intervals of differences from images drawn again.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two models cell by cell: paired test where predictions are stored, else intervals.
+    """Compare two models cell by cell: paired test where outcomes of images are at hand, else intervals.
+
+    p-values are adjusted for the number of scores compared (Holm).
 
     Example: robustboard compare fashion-std fashion-adv
     """
     from robustboard import commands  # noqa: PLC0415 - not paid by --help
 
-    commands.show_comparison(context.obj.content(), first, second, every_score=every_score, as_json=as_json)
+    commands.show_comparison(
+        context.obj.content(),
+        first,
+        second,
+        every_score=every_score,
+        bootstrap=bootstrap,
+        as_json=as_json,
+    )
 
 
 def main() -> None:

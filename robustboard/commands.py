@@ -344,7 +344,9 @@ def write_site(content: Content, to: Path, folders: Sequence[Path], address: str
     console.out(str((to / "index.html").resolve()))
 
 
-def show_comparison(content: Content, first: str, second: str, *, every_score: bool, as_json: bool) -> None:
+def show_comparison(
+    content: Content, first: str, second: str, *, every_score: bool, bootstrap: bool, as_json: bool
+) -> None:
     """Print how two models differ, cell by cell."""
     from robustboard.leaderboard.compare import compare  # noqa: PLC0415 - imports scipy
     from robustboard.leaderboard.outcomes import workspace_outcomes  # noqa: PLC0415 - only here
@@ -354,7 +356,7 @@ def show_comparison(content: Content, first: str, second: str, *, every_score: b
         content.catalog.model(name)
     results = workspace_results(content.workspace)
     outcomes = workspace_outcomes(content.workspace, results)
-    found = compare(first, second, results, outcomes, every_score=every_score)
+    found = compare(first, second, results, outcomes, every_score=every_score, bootstrap=bootstrap)
     if as_json:
         console.out_json(found.as_data())
         return

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from robustboard.leaderboard.pairs import Pairs, paired
+from robustboard.leaderboard.pairs import Pairs, paired, paired_bootstrap
 from robustboard.leaderboard.statistics import ALPHA, holm, tied
 from robustboard.runners.keys import Cell
 from robustboard.runners.per_image import PerImage, shares
@@ -128,8 +128,11 @@ def compare(
     outcomes: Mapping[Cell, PerImage] | None = None,
     *,
     every_score: bool = False,
+    bootstrap: bool = False,
 ) -> Comparison:
     """All cells that either model has, sorted; headlines only unless `every_score`.
+
+    With `bootstrap` the paired intervals are percentiles over images drawn again, 10,000 times.
 
     By pairs where both have per-image outcomes, with p-values adjusted for the number of scores compared.
     Results on other image bytes, or under another protocol, are never compared: the verdict is
@@ -141,7 +144,7 @@ def compare(
     ):
         sides = Cell(a, benchmark, dataset), Cell(b, benchmark, dataset)
         left, right = (results.get(side) for side in sides)
-        bits = Bits(*((outcomes or {}).get(side) for side in sides))
+        bits = Bits(*((outcomes or {}).get(side) for side in sides), bootstrap=bootstrap)
         differences += [
             _difference(benchmark, dataset, name, (left, right), bits)
             for name in _names(left, right, every_score=every_score)
@@ -152,9 +155,10 @@ def compare(
 class Bits:
     """Per-image outcomes of one cell of two models, unpacked once."""
 
-    def __init__(self, a: PerImage | None, b: PerImage | None) -> None:
+    def __init__(self, a: PerImage | None, b: PerImage | None, *, bootstrap: bool = False) -> None:
         """Nothing is compared unless both are there, of the same images."""
         same = a is not None and b is not None and (a.samples, a.images) == (b.samples, b.images)
+        self._bootstrap = bootstrap
         self._sides = (a.flags(), b.flags()) if same and a is not None and b is not None else None
 
     def pairs(self, metric: str, condition: str) -> Pairs | None:
@@ -162,7 +166,13 @@ class Bits:
         if self._sides is None:
             return None
         first, second = (shares(side, metric, condition) for side in self._sides)
-        return None if first is None or second is None or not first.size else paired(first, second)
+        if first is None or second is None or not first.size:
+            return None
+        found = paired(first, second)
+        if not self._bootstrap:
+            return found
+        low, high = paired_bootstrap(first, second)
+        return replace(found, low=low, high=high)
 
 
 def adjusted(differences: Sequence[Difference]) -> list[Difference]:

@@ -91,6 +91,19 @@ def test_p_values_are_adjusted_for_the_number_of_scores_compared(pair: Any) -> N
     assert found[0].adjusted == pytest.approx(min(1, 6 * 0.021484375))
 
 
+def test_intervals_may_come_from_images_drawn_again(pair: Any) -> None:
+    """Both intervals of 20 images to 0 of 1,000 agree to 0.2 points; the bootstrap's is never below 0."""
+    results = by_cell(pair.result("one", correct=850), pair.result("two", correct=830))
+    bits = outcomes(results, one={"clean": first(850)}, two={"clean": first(830)})
+    closed = compare("one", "two", results, bits).differences[0].pairs
+    drawn = compare("one", "two", results, bits, bootstrap=True).differences[0].pairs
+    assert closed is not None
+    assert drawn is not None
+    assert (drawn.p_value, drawn.difference) == (closed.p_value, closed.difference)
+    assert (drawn.low, drawn.high) != (closed.low, closed.high)
+    assert (drawn.low, drawn.high) == pytest.approx((closed.low, closed.high), abs=2e-3)
+
+
 def test_outcomes_of_other_images_are_not_paired(pair: Any) -> None:
     results = by_cell(pair.result("one", correct=850), pair.result("two", correct=830))
     bits = outcomes(results, one={"clean": first(850)}, two={"clean": first(830)})
