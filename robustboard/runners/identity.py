@@ -107,6 +107,7 @@ def corrupting_software() -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
+@cache
 def _minor(distribution: str) -> str:
     return ".".join(metadata.version(distribution).split("+")[0].split(".")[:2])
 
