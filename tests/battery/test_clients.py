@@ -10,6 +10,7 @@ import pytest
 
 from tests.battery.local_hub import A, Asker, B, LocalHub
 
+pytestmark = pytest.mark.long  # torch, timm, open_clip, diffusers and datasets in one process
 TABLE = "data/test-00000-of-00001.parquet"
 
 

@@ -132,6 +132,7 @@ def test_cut_at_any_request_there_is_a_whole_commit_or_none(
         assert "is never rewritten and a tag never moved" in refused[0]
 
 
+@pytest.mark.long
 def test_two_at_the_same_moment(hub: LocalHub, askers: list[Asker], tmp_path: Path) -> None:
     """Ten races, of another content each: whole commits, one tag, and the loser is told in one line."""
     for number in range(10):
@@ -151,6 +152,7 @@ def test_two_at_the_same_moment(hub: LocalHub, askers: list[Asker], tmp_path: Pa
         assert all("\n" not in answer.get("text", "") for answer in answers)
 
 
+@pytest.mark.long
 def test_control_file_by_file_leaves_partial_versions_and_moves_tags(
     hub: LocalHub, askers: list[Asker], tmp_path: Path
 ) -> None:

@@ -60,7 +60,13 @@ def pull(
                 check_file(folder / file.path, file)
             except StoreError:
                 locked = LockedFile(path=file.path, size=file.size, sha256=file.sha256)
-                found = hub.fetch(repo, [locked], commit=commit, kind="dataset")[file.path]
+                found = hub.fetch(
+                    repo,
+                    [locked],
+                    commit=commit,
+                    kind="dataset",
+                    progress=lambda stage, done: shown.stage(f"{stage} {done:.0%}"),
+                )[file.path]
                 durable.write(folder / file.path, found.read_bytes())
                 fetched += 1
             shown.advance(repo, file.size, 1)
