@@ -215,6 +215,7 @@ def load_boards(
         problems += _check_columns(found, catalog, benchmarks)
         problems += _check_derived(found, catalog, benchmarks, lines)
         problems += _check_reported(found, published)
+        problems += _check_seeds(found, catalog)
     if problems:
         raise ContentError(problems)
     return by_id(folder)
@@ -309,6 +310,26 @@ def _check_clean(
     elif benchmarks[benchmark].setting_for(dataset) is None:
         message = f"expected a benchmark with a setting for {name}, got {benchmark}"
         yield found.problem((*where, "benchmark"), message)
+
+
+def _check_seeds(found: Found[BoardEntry], catalog: Catalog) -> Iterator[Problem]:
+    """Models that are not registered, of other labels, or trained otherwise than the first of their group."""
+    for place, group in enumerate(found.entry.seeds):
+        known = [catalog.models[name] for name in group.models if name in catalog.models]
+        for number, name in enumerate(group.models):
+            where = ("seeds", place, "models", number)
+            if name not in catalog.models:
+                yield found.problem(where, unknown("model", name, catalog.models))
+                continue
+            model, first = catalog.models[name], known[0]
+            if model.label_space != found.entry.label_space:
+                wanted = f"a model of label space {found.entry.label_space}"
+                yield found.problem(where, f"expected {wanted}, got {name} ({model.label_space})")
+            elif model.architecture != first.architecture or model.input != first.input:
+                message = f"expected the network and input of {first.id}, with another seed, got {name}"
+                yield found.problem(where, message)
+            if group.models.index(name) != number:
+                yield found.problem(where, f"expected each model once, got {name} again")
 
 
 def _check_reported(found: Found[BoardEntry], published: Mapping[str, Reported]) -> Iterator[Problem]:

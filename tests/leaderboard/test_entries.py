@@ -243,3 +243,44 @@ def test_reported_datasets_are_checked_against_the_source(space: Workspace, worl
         ContentError, match=r"reported\.0\.datasets\.0: expected a known dataset of robustbench"
     ):
         load_boards(space, world.catalog, world.benchmarks, reported)
+
+
+MEAN = """\
+  - id: both
+    title: Mean
+    derive: mean
+    of: [clean, pgd]
+order: pgd
+"""
+
+
+def test_a_mean_takes_benchmark_and_dataset_of_its_first_part(space: Workspace, world: Any) -> None:
+    board = load(space, world, BOARD.replace("order: pgd\n", MEAN))
+    both = board.columns[2]
+    assert (both.derive, both.of, both.benchmark, both.dataset) == (
+        "mean",
+        ("clean", "pgd"),
+        "clean-v1",
+        "squares",
+    )
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ("[one, nobody]", r":19: seeds.0.models.1: expected a known model, got 'nobody'"),
+        ("[one, other]", r":19: seeds.0.models.1: expected a model of label space shapes, got other"),
+        ("[one, wide]", r"expected the network and input of one, with another seed, got wide"),
+        ("[one, one]", r"expected each model once, got one again"),
+        ("[one]", r"models: "),
+    ],
+)
+def test_seeds_are_models_of_one_recipe(space: Workspace, world: Any, models: str, message: str) -> None:
+    world.add_model("one")
+    world.add_model("two")
+    world.add_model("other", label_space="colours")
+    world.add_model("wide", architecture={"name": "wide_resnet50_2"})
+    text = f"{BOARD}seeds:\n  - name: Net\n    models: [one, two]\n"
+    assert load(space, world, text).seeds[0].models == ("one", "two")
+    with pytest.raises(ContentError, match=message):
+        load(space, world, text.replace("[one, two]", models))
