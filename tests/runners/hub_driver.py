@@ -34,6 +34,13 @@ def fetch(repo: str, commit: str, files: list[dict[str, Any]]) -> dict[str, str]
     return {name: str(path) for name, path in hub.fetch(repo, wanted, commit=commit).items()}
 
 
+def cache(folder: str) -> None:
+    """Use another cache of the client from now on."""
+    from huggingface_hub import constants
+
+    constants.HF_HUB_CACHE = folder
+
+
 def lock(root: str, name: str) -> None:
     """What `robustboard lock model/NAME` does."""
     workspace = find(Path(root))
@@ -77,6 +84,7 @@ def logits(root: str, name: str) -> list[list[float]]:
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "resolve": resolve,
     "fetch": fetch,
+    "cache": cache,
     "lock": lock,
     "locate": locate,
     "logits": logits,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -95,11 +96,35 @@ class Hub:
         return log.read_text().splitlines() if log.is_file() else []
 
 
+FILES = {"model.safetensors": WEIGHTS, "README.md": b"# net\n", "pytorch_model.bin": b"pickle"}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """One server and one driver for all tests that stop neither."""
+    found = Hub(tmp_path_factory.mktemp("shared") / "hub")
+    found.serve()
+    yield found
+    found.stop()
+
+
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    """A Hub with one model at commit A."""
+def hub(shared: Hub, tmp_path: Path) -> Hub:
+    """A Hub with one model at commit A, and an empty cache."""
+    for kind in ("models", "datasets"):
+        shutil.rmtree(shared.root / kind, ignore_errors=True)
+    (shared.root / "requests.log").unlink(missing_ok=True)
+    shared.cache = tmp_path / "cache"
+    shared.value("cache", str(shared.cache))
+    shared.plant(A, FILES)
+    return shared
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Hub]:
+    """The same, with a server and a driver of its own."""
     found = Hub(tmp_path / "hub")
-    found.plant(A, {"model.safetensors": WEIGHTS, "README.md": b"# net\n", "pytorch_model.bin": b"pickle"})
+    found.plant(A, FILES)
     found.serve()
     yield found
     found.stop()
@@ -205,19 +230,19 @@ def test_what_the_hub_does_not_have_is_one_line(
 # Fetching
 
 
-def test_a_file_is_fetched_once_and_then_taken_from_the_cache(hub: Hub) -> None:
+def test_a_file_is_fetched_once_and_then_taken_from_the_cache(own: Hub) -> None:
     """Also when the server is gone; and no token was ever sent though one is set."""
-    first = hub.value("fetch", REPO, A, [locked()])
-    count = len(hub.requests())
-    hub.stop()
+    first = own.value("fetch", REPO, A, [locked()])
+    count = len(own.requests())
+    own.stop()
 
-    again = hub.value("fetch", REPO, A, [locked()])
+    again = own.value("fetch", REPO, A, [locked()])
 
     assert again == first
     assert Path(first["model.safetensors"]).read_bytes() == WEIGHTS
-    assert len(hub.requests()) == count
-    assert not [line for line in hub.requests() if "token" in line]
-    assert all("README" not in line and "pytorch_model" not in line for line in hub.requests())
+    assert len(own.requests()) == count
+    assert not [line for line in own.requests() if "token" in line]
+    assert all("README" not in line and "pytorch_model" not in line for line in own.requests())
 
 
 def test_damage_in_the_cache_is_mended_from_the_hub(hub: Hub) -> None:
@@ -279,19 +304,19 @@ def test_branches_tags_and_short_hashes_are_refused(revision: str) -> None:
         fetch(REPO, [], commit=revision)
 
 
-def test_gated_absent_and_unreachable_are_three_different_lines(hub: Hub) -> None:
-    hub.plant(A, {"model.safetensors": WEIGHTS}, "org/gated")
-    (hub.root / "models" / "org/gated" / "gated").touch()
+def test_gated_absent_and_unreachable_are_three_different_lines(own: Hub) -> None:
+    own.plant(A, {"model.safetensors": WEIGHTS}, "org/gated")
+    (own.root / "models" / "org/gated" / "gated").touch()
 
-    gated = hub.ask("fetch", "org/gated", A, [locked()])
-    absent = hub.ask("fetch", REPO, A, [locked(path="absent.safetensors")])
-    hub.stop()
-    unreachable = hub.ask("fetch", REPO, A, [locked()])
+    gated = own.ask("fetch", "org/gated", A, [locked()])
+    absent = own.ask("fetch", REPO, A, [locked(path="absent.safetensors")])
+    own.stop()
+    unreachable = own.ask("fetch", REPO, A, [locked()])
 
     assert (gated["kind"], absent["kind"], unreachable["kind"]) == ("gated", "missing", "unavailable")
     assert "org/gated is gated: terms must be accepted" in gated["text"]
     assert "absent.safetensors" in absent["text"]
-    assert f"the Hub at {hub.address} is out of reach" in unreachable["text"]
+    assert f"the Hub at {own.address} is out of reach" in unreachable["text"]
 
 
 # From an entry to a classifier
