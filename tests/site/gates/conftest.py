@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,6 @@ from jinja2 import Environment
 
 from robustboard.benchmarks.catalog import load_benchmarks
 from robustboard.registry.catalog import load_catalog
-from robustboard.registry.reported import load_reported
 from robustboard.site.build import build
 from robustboard.site.render import SiteInput, render
 from robustboard.workspace import Workspace
@@ -35,6 +35,8 @@ ARGUMENTS = (
     "--disable-sync",
     "--hide-scrollbars",
 )
+PATIENCE = 120
+"""Seconds to wait for another worker's build."""
 PREFERRED = {"board": "digits", "m": "digits-resnet-adv", "b": "pgd-v1", "reported": "john-behmanush"}
 """Of the folders with many pages of one kind, the page that stands for them."""
 
@@ -136,7 +138,7 @@ def write(pages: Mapping[str, str], folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def shown() -> SiteInput:
     """What the made-up site is made of."""
-    return showcase(load_reported(Workspace(REPOSITORY, REPOSITORY)))
+    return showcase()
 
 
 @pytest.fixture(scope="session")
@@ -152,12 +154,22 @@ def board(made_up: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of this repository's content and committed results."""
-    folder = tmp_path_factory.mktemp("gates") / "real"
+def real(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The site of this repository's content and committed results, built once for all workers of a run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "real"
+    done = folder.with_suffix(".done")
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        until = time.monotonic() + PATIENCE
+        while not done.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        return folder
     space = Workspace(REPOSITORY, folder.parent)
     catalog = load_catalog(space)
     build(space, catalog, load_benchmarks(space, catalog), results=[space.committed_results], output=folder)
+    done.touch()
     return folder
 
 

@@ -49,7 +49,7 @@ STRINGS = (
     "' onclick=alert(1) x='",
     '";alert(1);"',
     "';alert(1);'",
-    '"};alert(1);({"a":"',
+    '"};alert(1);x={"a":"',
     "javascript:alert(1)",
     "JaVaScRiPt:alert(1)",
     "data:text/html,<script>parent.alert(1)</script>",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import csv
+import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,8 +139,8 @@ def hostile_site(text: str) -> SiteInput:
     made = site_of(world, results, columns, order="pgd")
     board = made.boards["squares"]
     for column in board.entry.columns:
-        object.__setattr__(column, "title", text)
-        object.__setattr__(column, "group", text)
+        object.__setattr__(column, "title", text[:40])  # as many as an entry may have
+        object.__setattr__(column, "group", text[:40])
     return made
 
 
@@ -156,7 +157,7 @@ def test_no_kind_of_page_runs_a_hostile_string(run: Run, templates: Environment,
     assert run(bare) == []
 
 
-@pytest.mark.parametrize("text", [STRINGS[0], STRINGS[36], STRINGS[47], "net \u202egpj.exe", "W" * 300])
+@pytest.mark.parametrize("text", [STRINGS[38], "net \u202egpj.exe", "W" * 300])
 def test_a_hostile_board_works_and_breaks_no_layout(
     open_page: Any, templates: Environment, tmp_path: Path, text: str
 ) -> None:
@@ -165,7 +166,8 @@ def test_a_hostile_board_works_and_breaks_no_layout(
     folder = write(render(made, templates), tmp_path / "site")
     with open_page(folder / "board" / "squares.html", width=320) as found:
         page = found.page
-        page.locator("button.sort").nth(1).click()
+        page.locator("button.sort").nth(1).focus()
+        page.keyboard.press("Enter")
         page.locator("input[type=search]").fill(text[:12])
         assert len(found.ids()) == 2
         assert text in page.locator("tbody th bdi").first.inner_text()
@@ -173,40 +175,37 @@ def test_a_hostile_board_works_and_breaks_no_layout(
         assert found.complaints == []
 
 
+def named(names: Sequence[str]) -> SiteInput:
+    """A site with a model of each name."""
+    world = World()
+    for number, name in enumerate(names):
+        model = world.add_model(f"net-{number:02}")
+        world.models[model.id] = model.model_copy(update={"name": name})
+    column = {"id": "clean", "title": "Clean", "benchmark": "clean-v1", "dataset": "squares"}
+    return site_of(world, [world.result(name) for name in world.models], [column])
+
+
 def test_names_in_the_file_of_numbers_stay_text(browser: Browser) -> None:
     """The script that holds unrounded numbers sets one variable and does nothing else."""
+    names = [*STRINGS, "__proto__", "\u2028", "</script>"]
     context = browser.new_context()
     context.add_init_script(ALARM)
     page = context.new_page()
-    for text in [*STRINGS, "__proto__", "\u2028", "</script>"]:
-        made = hostile_site(text)
-        page.evaluate(board_script(made.boards["squares"]))
-        assert page.evaluate("robustboard.squares.rows.map((row) => row[1])") == [text, text]
+    page.evaluate(board_script(named(names).boards["squares"]))
+    assert page.evaluate("robustboard.squares.rows.map((row) => row[1])") == names
     assert page.evaluate("window.fired") is None
     context.close()
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1+2", "@SUM(A1)", "\t=1", "＝1", 'a"b,c', "null"])  # noqa: RUF001 - full-width, on purpose
-def test_exports_are_safe_for_spreadsheets(
-    open_page: Any, templates: Environment, tmp_path: Path, name: str
-) -> None:
-    """Battery C2 for exports: a quote goes before what a spreadsheet would run."""
-    folder = write(render(hostile_site(name), templates), tmp_path / "site")
+def test_exports_are_safe_for_spreadsheets(open_page: Any, templates: Environment, tmp_path: Path) -> None:
+    """Battery C2 for exports: a quote goes before what a spreadsheet would run; strict parsers read all."""
+    names = ["=1+1", "+1", "-1+2", "@SUM(A1)", "\t=1", "＝1", 'a"b,c', "null", "line\nbreak"]  # noqa: RUF001 - full-width, on purpose
+    folder = write(render(named(names), templates), tmp_path / "site")
     with open_page(folder / "board" / "squares.html") as found:
-        found.page.evaluate(
-            """() => {
-              window.saved = [];
-              const real = URL.createObjectURL;
-              URL.createObjectURL = (blob) => {
-                blob.text().then((text) => saved.push(text));
-                return real(blob);
-              };
-            }"""
-        )
         found.page.locator("summary", has_text="Export").click()
-        found.page.locator("[data-save=csv]").click()
-        found.page.wait_for_function("saved.length")
-        text = json.loads(found.page.evaluate("JSON.stringify(saved[0])"))
-    guarded = name if name in ('a"b,c', "null") else f"'{name}"
-    quoted = f'"{guarded}"' if "," not in name else '"a""b,c"'
-    assert f"one,{guarded}," in text or f"one,{quoted}," in text
+        with found.page.expect_download() as download:
+            found.page.locator("[data-save=csv]").click()
+        text = Path(download.value.path()).read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    assert [row["name"] for row in rows] == [f"'{name}" for name in names[:6]] + names[6:]
+    assert all(float(row["clean"]) == 500 / 600 for row in rows)
