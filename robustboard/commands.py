@@ -283,11 +283,15 @@ def verify(content: Content, *, as_json: bool) -> int:
 def _measured(content: Content, folders: Sequence[Path]) -> tuple[dict[Cell, Result], dict[str, Board]]:
     from robustboard.leaderboard.board import build_board  # noqa: PLC0415 - imports pandas
     from robustboard.leaderboard.cells import Measured  # noqa: PLC0415 - only here
+    from robustboard.leaderboard.outcomes import read_outcomes  # noqa: PLC0415 - only here
     from robustboard.leaderboard.results import read_results  # noqa: PLC0415 - only here
+    from robustboard.leaderboard.trust import standings  # noqa: PLC0415 - only here
     from robustboard.runners.failures import read_failures  # noqa: PLC0415 - only here
 
     results, failures = read_results(folders), read_failures(content.workspace)
-    measured = Measured.of(results, content.catalog, content.benchmarks, failures)
+    outcomes = read_outcomes([folder.parent / "outcomes" for folder in folders], results)
+    trust = standings(content.workspace, results, folders)
+    measured = Measured.of(results, content.catalog, content.benchmarks, failures, outcomes, trust=trust)
     fits = content.fits()
     boards = {
         name: build_board(entry, content.catalog, measured, fits) for name, entry in content.boards().items()

@@ -49,6 +49,13 @@ def test_freezing_twice_gives_the_same_files_and_nothing_has_changed_since(
     assert "nothing changed since release 2026.12" in command("changes").stderr
 
 
+def test_a_release_holds_what_the_terminal_shows(place: Path, command: Command) -> None:
+    command("release", "2026.12", "--date", "2026-12-24")
+    boards = json.loads((place / "leaderboard" / "releases" / "2026.12" / "boards.json").read_text())
+    shown = json.loads(command("board", "digits", "--json").stdout)
+    assert [board for board in boards if board["id"] == "digits"] == shown
+
+
 def test_a_release_of_all_models_tells_them_as_new(place: Path, command: Command) -> None:
     command("release", "2026.12", "--date", "2026-12-24")
     (found,) = json.loads(command("changes", "--json").stdout)

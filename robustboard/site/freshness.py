@@ -46,11 +46,12 @@ def inputs_digest(
             state.update(f"{name} {metadata.version(name)}\n".encode())
         except metadata.PackageNotFoundError:
             continue
-    beside = [folder.parent / "outcomes" for folder in results]
+    beside = [folder.parent / name for folder in results for name in ("outcomes", "verifications")]
     folders = [
         *(workspace.content / name for name in CONTENT),
         *results,
         *beside,
+        workspace.output / "leaderboard",
         workspace.runs / "failed",
         workspace.built_sets,
         PACKAGE,

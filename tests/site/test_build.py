@@ -96,6 +96,8 @@ def test_every_kind_of_input_makes_a_build_look_again(tmp_path: Path) -> None:
         space.site_source / "static" / "x.css",
         results[0] / "one" / "x.json",
         tmp_path / "outcomes" / "one" / "x.json",
+        tmp_path / "verifications" / "one" / "x.json",
+        space.output / "leaderboard" / "verifications" / "one" / "x.json",
         space.runs / "failed" / "one" / "x.json",
         space.built_sets / "x" / "1.0.0" / "manifest.json",
     ):
