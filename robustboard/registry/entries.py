@@ -40,6 +40,8 @@ from robustboard.yamls import Frozen
 Norm = Literal["linf", "l2"]
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
 UNRESOLVED = "unresolved"
+PICKLES = (".bin", ".pt", ".pth")
+"""Endings of weights that torch's restricted reader may read where an entry says so."""
 DIGITS = 1797
 """Images in the UCI digits."""
 
@@ -58,6 +60,18 @@ class HubWeights(Frozen):
     repo: RepoId
     revision: Revision
     files: tuple[FilePin, ...] = ()
+    pickle: Flag = False
+    """The one file named is a pickle of tensors, for torch's restricted reader; its hash is checked first."""
+
+    @model_validator(mode="after")
+    def _check(self) -> HubWeights:
+        pickles = [pin.path for pin in self.files if pin.path.endswith(PICKLES)]
+        if self.pickle and (len(self.files) != 1 or not pickles):
+            wanted = f"one file that ends in {', '.join(PICKLES)}, with its sha256, beside pickle: true"
+            raise refuse(wanted, field="files", got=", ".join(pin.path for pin in self.files) or "none")
+        if pickles and not self.pickle:
+            raise refuse("safetensors, or pickle: true beside it", field="files", got=pickles[0])
+        return self
 
 
 class FileWeights(Frozen):

@@ -12,7 +12,14 @@ from typing import Any
 
 from robustboard import jsons
 from robustboard.errors import CellError, LockError
-from robustboard.registry.entries import DatasetEntry, Decoding, LockedEntry, ModelEntry, TrainedWeights
+from robustboard.registry.entries import (
+    DatasetEntry,
+    Decoding,
+    HubWeights,
+    LockedEntry,
+    ModelEntry,
+    TrainedWeights,
+)
 from robustboard.registry.labels import ClassGroups, ClassSubset, LabelSpace
 from robustboard.registry.lock import Lock
 from robustboard.runners import sidecars
@@ -54,7 +61,10 @@ def model_digest(entry: ModelEntry) -> str:
     that a corrected licence leaves results valid.
     """
     parts = {"source", "loader", "architecture", "label_space", "input", "zero_shot"}
-    return jsons.digest("robustboard.model/1", entry.model_dump(mode="json", include=parts))
+    dump = entry.model_dump(mode="json", include=parts)
+    if isinstance(entry.source, HubWeights) and not entry.source.pickle:
+        del dump["source"]["pickle"]  # came later: results from before it stay
+    return jsons.digest("robustboard.model/1", dump)
 
 
 def dataset_digest(entry: DatasetEntry, viewed: DatasetEntry | None = None) -> str:

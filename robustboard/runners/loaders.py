@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robustboard.errors import CellError, UserError, echo
-from robustboard.registry.entries import ModelEntry, PackageWeights
+from robustboard.registry.entries import HubWeights, ModelEntry, PackageWeights
 from robustboard.registry.labels import LabelSpace
 from robustboard.runners.classifier import Classifier
 from robustboard.runners.configs import check_size
@@ -42,7 +42,7 @@ def load_classifier(
 def load_timm(entry: ModelEntry, space: LabelSpace, weights: Weights) -> Classifier:
     """A timm network with the stored weights, every tensor of it and no other."""
     classes = len(space.classes)
-    stored = read_state(weights.path, pickle_allowed=isinstance(entry.source, PackageWeights))
+    stored = read_state(weights.path, pickle_allowed=_may_be_pickle(entry))
     numbers = sum(tensor.numel() for tensor in stored.values())
     with torch.random.fork_rng(devices=[]):
         if entry.architecture.arguments:  # without any, the library's own sizes stand
@@ -55,6 +55,12 @@ def load_timm(entry: ModelEntry, space: LabelSpace, weights: Weights) -> Classif
     _check_fit(stored, wanted)
     network.load_state_dict(stored, strict=True)
     return Classifier(network, entry.input, classes)
+
+
+def _may_be_pickle(entry: ModelEntry) -> bool:
+    """Whether the entry itself names a pickle's SHA-256, which is checked before the file is read."""
+    source = entry.source
+    return isinstance(source, PackageWeights) or (isinstance(source, HubWeights) and source.pickle)
 
 
 def match_by_position(

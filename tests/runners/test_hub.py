@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -380,6 +381,62 @@ def test_an_unresolved_entry_runs_once_it_is_locked(hub: Hub, tmp_path: Path) ->
     ramp = torch.linspace(0, 1, 3 * 32 * 32).reshape(1, 3, 32, 32)
     with torch.no_grad():
         assert torch.allclose(torch.tensor(found), source_network(ramp), atol=1e-6)
+
+
+def checkpoint(state: Any) -> bytes:
+    """What torch.save writes."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+def test_a_pickle_is_read_where_the_entry_says_so_and_names_its_hash(hub: Hub, tmp_path: Path) -> None:
+    """Tensors load as from safetensors; an object in their place is refused and runs nothing."""
+    canary = tmp_path / "canary"
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return exec, (f"__import__('pathlib').Path({str(canary)!r}).touch()",)
+
+    network_1 = network(1)
+    data = checkpoint(network_1.state_dict())
+    evil = checkpoint({"conv1.weight": Evil()})
+    hub.plant(A, {"pytorch_model.bin": data}, "org/tensors")
+    hub.plant(A, {"pytorch_model.bin": evil}, "org/objects")
+    told = {}
+    for repo, content in (("org/tensors", data), ("org/objects", evil)):
+        root = plant_registry(tmp_path / repo, A)
+        sha = hashlib.sha256(content).hexdigest()
+        path = Path(root) / "registry" / "models" / "net.yaml"
+        stated = f"  files:\n    - path: pytorch_model.bin\n      sha256: {sha}\n"
+        text = (
+            path.read_text().replace("org/net", repo).replace("loader:", f"{stated}  pickle: true\nloader:")
+        )
+        path.write_text(text)
+        hub.value("lock", root, "net")
+        told[repo] = hub.ask("logits", root, "net")
+
+    ramp = torch.linspace(0, 1, 3 * 32 * 32).reshape(1, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.allclose(torch.tensor(told["org/tensors"]["value"]), network_1(ramp), atol=1e-6)
+    assert told["org/objects"]["kind"] == "load"
+    assert "holds more than tensors" in told["org/objects"]["text"]
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "pickle"),
+    [
+        ([], True),
+        (["model.safetensors"], True),
+        (["a.bin", "b.bin"], True),
+        (["pytorch_model.bin"], False),
+    ],
+)
+def test_a_pickle_needs_both_the_word_and_the_hash(files: list[str], pickle: bool) -> None:  # noqa: FBT001 - a table
+    pins = tuple({"path": name, "sha256": "0" * 64} for name in files)
+    with pytest.raises(ValueError, match="pickle: true"):
+        HubWeights.model_validate(source(files=pins, pickle=pickle))
 
 
 def test_a_branch_that_moves_changes_nothing_until_it_is_locked_again(hub: Hub, tmp_path: Path) -> None:
