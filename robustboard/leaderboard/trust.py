@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from robustboard.errors import ContentError
@@ -10,7 +10,7 @@ from robustboard.fields import Day, EntryId, HttpsUrl, Line, Prose, Sha256, Vers
 from robustboard.registry.folders import Folder, read_folder
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import Result
-from robustboard.runners.verifications import Standing, read_checks, standing_of
+from robustboard.runners.verifications import Standing, read_checks, standing_of, usual
 from robustboard.workspace import Workspace
 from robustboard.yamls import Frozen
 
@@ -54,10 +54,16 @@ def load_invalidations(workspace: Workspace) -> dict[str, Invalidation]:
     return {key: item.entry for key, item in sorted(found.entries.items())}
 
 
-def standings(workspace: Workspace, results: Mapping[Cell, Result]) -> dict[Cell, Standing]:
-    """How far each result may be believed. Raises ContentError or StoreError for files that are damaged."""
+def standings(
+    workspace: Workspace, results: Mapping[Cell, Result], folders: Sequence[Path] = ()
+) -> dict[Cell, Standing]:
+    """How far each result may be believed: by the workspace's checks, and those beside folders of results.
+
+    Raises ContentError or StoreError for files that are damaged.
+    """
     wrong = {(each.cell, each.key): each for each in load_invalidations(workspace).values()}
-    checks = read_checks(workspace)
+    beside = [folder.parent / "verifications" for folder in folders]
+    checks = read_checks(workspace, [*usual(workspace), *beside])
     found = {}
     for cell, result in results.items():
         entry = wrong.get((cell, result.key_digest))

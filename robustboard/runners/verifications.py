@@ -210,14 +210,18 @@ def _read(path: Path, name: str) -> CellChecks:
     return jsons.unseal(data, CellChecks, name)
 
 
+def usual(workspace: Workspace) -> tuple[Path, ...]:
+    """Where checks lie: those that came with the content, new ones, and those of partial runs."""
+    return committed(workspace), written(workspace), smoked(workspace)
+
+
 def read_checks(workspace: Workspace, roots: Sequence[Path] | None = None) -> dict[Cell, tuple[Check, ...]]:
     """Every check under the folders, oldest first; by default those that came with the content and new ones.
 
     Raises StoreError for a damaged file, and for one that lies where another cell's belongs.
     """
     found: dict[Cell, list[Check]] = {}
-    usual = (committed(workspace), written(workspace), smoked(workspace))
-    for root in dict.fromkeys(usual if roots is None else roots):
+    for root in dict.fromkeys(usual(workspace) if roots is None else roots):
         for path in sorted(root.glob("*/*.json")):
             name = workspace.show(path)
             read = _read(path, name)

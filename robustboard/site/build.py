@@ -17,6 +17,7 @@ from robustboard.leaderboard.entries import load_boards
 from robustboard.leaderboard.fits import load_fits
 from robustboard.leaderboard.outcomes import read_outcomes
 from robustboard.leaderboard.results import read_results
+from robustboard.leaderboard.trust import standings
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.reported import load_reported
 from robustboard.registry.testsets import load_test_sets
@@ -70,7 +71,8 @@ def site_input(
     entries = load_boards(workspace, catalog, benchmarks, reported, fits)
     found = read_results(results)
     outcomes = read_outcomes([folder.parent / "outcomes" for folder in results], found)
-    measured = Measured.of(found, catalog, benchmarks, read_failures(workspace), outcomes)
+    trust = standings(workspace, found, results)
+    measured = Measured.of(found, catalog, benchmarks, read_failures(workspace), outcomes, trust=trust)
     boards = {name: build_board(entry, catalog, measured, fits) for name, entry in entries.items()}
     folders = (workspace.built_sets, workspace.committed_sets)
     return SiteInput(

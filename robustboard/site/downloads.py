@@ -22,7 +22,8 @@ COLUMNS: Mapping[str, str] = {
     "metric": "what was counted; the page of methods explains each",
     "condition": "clean, or the perturbation with its budget",
     "headline": "yes for the score that stands for the cell on boards",
-    "provenance": "verified: this project ran it; empty where nothing was run",
+    "provenance": "verified: this project ran it; adaptive: attacked by an attack made for it, too;"
+    " recomputed: counted again from predictions; reported: somebody says so; empty where nothing was run",
     "status": "ok, partial, outdated, undefined, failed, withheld or not run",
     "value": "in the unit of the row; shares run from 0 to 1; empty where there is none",
     "low": "lower end of the 95 % interval",
@@ -100,7 +101,7 @@ def _record(
         "metric": score.metric if score else None,
         "condition": score.condition if score else None,
         "headline": "yes" if headline else "no",
-        "provenance": result.status if result else None,
+        "provenance": view.provenance,
         "status": view.status,
         "value": score.value if score else None,
         "low": score.low if score else None,

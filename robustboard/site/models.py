@@ -15,6 +15,7 @@ from robustboard.registry.entries import DatasetEntry, ModelEntry
 from robustboard.runners.flags import MEANINGS
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import FlagName, Result
+from robustboard.runners.verifications import TIERS, Check, Tier
 from robustboard.site.charts import UNIT_AXIS, LineChart, Series, Whisker, line_chart, middle_half
 from robustboard.site.curves import BUDGET_AXIS, curves, whisker
 from robustboard.site.matrices import Matrix, by_severity
@@ -96,9 +97,20 @@ class ModelStandings:
         return tuple(cell.view.result for cell in self.cells if cell.view.result is not None)
 
     @property
-    def provenance(self) -> str | None:
-        """Where the numbers come from, by their run records; None without any."""
-        return ", ".join(sorted({result.status for result in self.results})) or None
+    def checked(self) -> tuple[tuple[ModelCell, Check], ...]:
+        """Who checked which result, in the order of cells, oldest first."""
+        return tuple(
+            (cell, check)
+            for cell in self.cells
+            if cell.view.standing is not None
+            for check in cell.view.standing.checks
+        )
+
+    @property
+    def provenance(self) -> Tier | None:
+        """The lowest tier among the model's results; None without any."""
+        found = [cell.view.provenance for cell in self.cells if cell.view.provenance is not None]
+        return min(found, key=TIERS.index, default=None)
 
     @property
     def weights(self) -> tuple[str, ...]:
