@@ -79,8 +79,8 @@ class Pages:
         self.found: dict[str, str] = {}
 
     def add(self, path: str, template: str, **values: object) -> None:
-        """Render one page; `root` leads from it to the top folder."""
-        root = "../" * path.count("/")
+        """Render one page; `root` leads from it to the top folder, unless it is given."""
+        root = values.pop("root", "../" * path.count("/"))
         self.found[path] = self.environment.get_template(template).render(root=root, path=path, **values)
 
 
@@ -127,7 +127,8 @@ def render(site: SiteInput, environment: Environment) -> dict[str, str]:
     )
     _downloads(site, pages)
     add_sections(site, pages, pages.found["data/leaderboard.csv"])
-    pages.add("404.html", "404.html.j2")
+    # Hosts show it at any depth, so its links start from the site's address where that is known.
+    pages.add("404.html", "404.html.j2", root=site.address or "")
     return dict(sorted(pages.found.items()))
 
 

@@ -80,8 +80,11 @@ def test_templates_hold_nothing_that_escapes_the_rules(path: Path) -> None:
     assert "|safe" not in text.replace(" ", "")
     assert "Markup" not in text
     assert "autoescape" not in text
-    assert "<script" not in text
-    assert "<style" not in text
+    own = re.sub(r'<script src="\{\{ root \}\}static/[a-z]+\.js" defer></script>', "", text)
+    if path.name == "base.html.j2":  # its one script and its sheet stand in the policy by their hashes
+        own = own.replace("<script>{{ early }}</script>", "").replace("<style>{{ sheet }}</style>", "")
+    assert "<script" not in own
+    assert "<style" not in own
     assert not re.search(r"\sstyle\s*=", outside)
     assert not re.search(r"\son[a-z]+\s*=", outside)
     assert not re.search(r"<[a-z][^>]*\s[a-z-]+=(?![\"'])\{\{", outside)

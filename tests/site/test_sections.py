@@ -91,6 +91,14 @@ def test_trainings_of_one_recipe_stand_together_on_the_board(world: World, templ
     assert "Over several seeds" not in render(site, templates)["board/squares.html"]
 
 
+def test_the_page_for_missing_addresses_works_at_any_depth(world: World, templates: Environment) -> None:
+    at = "https://example.org/board/"
+    page = render(replace(site_of(world), address=at), templates)["404.html"]
+    assert f'href="{at}static/site.css"' in page
+    assert f'href="{at}index.html"' in page
+    assert 'href="static/site.css"' in render(site_of(world), templates)["404.html"]
+
+
 def test_every_new_page_is_reached_from_every_other(world: World, templates: Environment) -> None:
     pages = render(site_of(world), templates)
     for name in ("compare.html", "s/index.html", "changes.html", "r/index.html", "submit.html", "cite.html"):
