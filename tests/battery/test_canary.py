@@ -86,6 +86,7 @@ def test_after_thirty_failures_the_token_is_nowhere(
     hub: LocalHub, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     """Store, results, site, caches, logs and output; the control without redaction shows it many times."""
+    words: tuple[str, ...]
     asker = Asker(hub, tmp_path / "home")
     root = tmp_path / "place"
     furnish(root, hub, asker)

@@ -65,7 +65,7 @@ def test_files_that_end_in_colour_are_not_unpacked_twice(monkeypatch: pytest.Mon
     """The check costs photographs nothing: only a black last row can be an absent one."""
     buffer = io.BytesIO()
     Image.fromarray(np.full((9, 13, 3), 7, np.uint8)).save(buffer, "PNG")
-    monkeypatch.setattr(pngs.zlib, "decompressobj", None)
+    monkeypatch.setattr(zlib, "decompressobj", None)
     decode(buffer.getvalue(), "bright", 3)
 
 
