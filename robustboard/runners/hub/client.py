@@ -53,6 +53,7 @@ BYTES_A_REQUEST = 100 * 2**20
 REMEMBERED = 60.0
 """Seconds that a Hub out of reach is not asked again."""
 
+PORTS = {"http": 80, "https": 443}
 READING = frozenset({"GET", "HEAD"})
 _TAG = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -121,7 +122,9 @@ class Call:
 def _is_hub(address: Any) -> bool:  # noqa: ANN401 - an address of the HTTP library
     """Whether a request goes to the Hub itself, not to a store of files that it sends us on to."""
     hub = urlsplit(constants.ENDPOINT)
-    return bool(address.scheme == hub.scheme and address.host == hub.hostname and address.port == hub.port)
+    usual = PORTS.get(hub.scheme)
+    same = (hub.hostname, hub.port or usual) == (address.host, address.port or usual)
+    return bool(same and address.scheme == hub.scheme)
 
 
 _current: ContextVar[Call | None] = ContextVar("robustboard_hub_call", default=None)
