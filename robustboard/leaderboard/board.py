@@ -12,6 +12,7 @@ from robustboard.benchmarks.metrics import METRICS
 from robustboard.leaderboard.cells import CellView, Measured, cell_text
 from robustboard.leaderboard.derived import NAMES, Derived, derive
 from robustboard.leaderboard.entries import BoardEntry, Column
+from robustboard.leaderboard.facets import Contamination, contamination
 from robustboard.leaderboard.fits import FitEntry
 from robustboard.leaderboard.flagged import Flagged, judge_row
 from robustboard.leaderboard.means import mean_of
@@ -70,6 +71,8 @@ class Board:
     """Ids of models of the label space that no one has measured yet."""
     derived: Mapping[str, Derived] = field(default_factory=dict)
     """Derived columns by id, with the accuracies and the line behind each."""
+    contamination: Mapping[str, Contamination] = field(default_factory=dict)
+    """Dataset → how many of the rows' models have seen its test images, or their sources, in training."""
 
     @property
     def order_index(self) -> int:
@@ -132,6 +135,7 @@ class Board:
                 for row in self.rows
             ],
             "waiting": list(self.waiting),
+            "contamination": {name: found.as_data() for name, found in self.contamination.items()},
             "lines": {name: d.fit.as_data() for name, d in self.derived.items() if d.fit is not None},
         }
 
@@ -185,9 +189,9 @@ def build_board(
         _direction(column, [r.cells[i] for r in rows]) for i, column in enumerate(entry.columns)
     )
     order = entry.columns.index(entry.order_column)
-    return Board(
-        entry, directions, tuple(_ordered(rows, order, directions[order])), tuple(sorted(waiting)), derived
-    )
+    ordered = tuple(_ordered(rows, order, directions[order]))
+    seen_in_training = contamination(entry.datasets, [catalog.models[row.model] for row in ordered])
+    return Board(entry, directions, ordered, tuple(sorted(waiting)), derived, seen_in_training)
 
 
 def _why_unranked(entry: BoardEntry, cells: Sequence[CellView]) -> str | None:

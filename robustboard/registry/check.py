@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from robustboard.errors import Problem, echo, suggestion
-from robustboard.registry.catalog import survey
-from robustboard.registry.folders import by_id
+from robustboard.registry.catalog import Survey, survey
+from robustboard.registry.folders import Found, by_id
+from robustboard.registry.licenses import complaint
 from robustboard.registry.lock import lock_problems
 from robustboard.registry.testsets import survey_test_sets
 from robustboard.workspace import Workspace
@@ -28,7 +30,22 @@ def check(workspace: Workspace) -> list[Problem]:
     ids = {f"model/{name}" for name in seen.models.ids} | {f"dataset/{name}" for name in seen.datasets.ids}
     ids |= {f"generator/{name}" for name in seen.generators.ids}
     lock = lock_problems(workspace, by_id(seen.models), by_id(seen.datasets), ids, by_id(seen.generators))
-    return sorted({*seen.problems, *lock, *survey_test_sets(workspace).problems, *_strays(workspace)})
+    found = {*seen.problems, *lock, *_licences(seen), *survey_test_sets(workspace).problems}
+    return sorted({*found, *_strays(workspace)})
+
+
+def _licences(seen: Survey) -> Iterator[Problem]:
+    """Entries whose licence is neither an SPDX expression nor said to be none.
+
+    Recipes of test sets are left out: they are never edited once they are released.
+    """
+    stated: list[tuple[str, Found[Any]]] = []
+    for folder in (seen.models, seen.datasets, seen.generators, seen.oracles):
+        stated += [(found.entry.license, found) for found in folder.entries.values()]
+    for text, found in stated:
+        wanted = complaint(text)
+        if wanted is not None:
+            yield found.problem(("license",), f"expected {wanted}, got {echo(text)}")
 
 
 def _strays(workspace: Workspace) -> Iterator[Problem]:

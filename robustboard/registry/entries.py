@@ -173,6 +173,8 @@ class TrainingData(Frozen):
     datasets: tuple[Line, ...] = Field(min_length=1)
     overlap: dict[EntryId, Literal["yes", "no", "unknown"]] = Field(default={})
     """Dataset id → whether its test images, or their sources, were in training."""
+    sources: dict[EntryId, Line] = Field(default={})
+    """Dataset id → where the answer under `overlap` is known from: a page, or how it was looked for."""
 
 
 class ModelEntry(Frozen):

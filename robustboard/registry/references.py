@@ -173,6 +173,9 @@ def _check_model(
     for name in entry.training.overlap:
         if name not in datasets.ids:
             yield found.problem(("training", "overlap", name), unknown("dataset", name, datasets.ids))
+    for name in set(entry.training.sources) - set(entry.training.overlap):
+        message = unknown("dataset under overlap", name, entry.training.overlap)
+        yield found.problem(("training", "sources", name), message)
     if isinstance(entry.source, TrainedWeights):
         yield from _check_recipe(found, entry.source.recipe.dataset, datasets)
 

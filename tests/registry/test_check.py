@@ -171,3 +171,26 @@ def test_five_hundred_entries_take_less_than_two_seconds(plant: Plant) -> None:
     start = time.process_time()
     assert found(plant) == []
     assert time.process_time() - start < 2
+
+
+def test_a_licence_is_an_spdx_expression_or_said_to_be_none(plant: Plant) -> None:
+    plant.edit("registry/models/net.yaml", "license: Apache-2.0", "license: CC BY 4.0")
+    (problem,) = check(plant.workspace)
+    wanted = "expected an SPDX licence expression such as Apache-2.0, unknown,"
+    assert str(problem).startswith(f"registry/models/net.yaml:19: license: {wanted}")
+    assert str(problem).endswith("(did you mean CC-BY-4.0?), got 'CC BY 4.0'")
+    for good in ("MIT OR Apache-2.0", "unknown", '"other: terms of access"'):
+        plant.edit("registry/models/net.yaml", "license: CC BY 4.0", f"license: {good}")
+        assert check(plant.workspace) == []
+        plant.edit("registry/models/net.yaml", f"license: {good}", "license: CC BY 4.0")
+
+
+def test_a_source_of_an_answer_about_training_needs_the_answer(plant: Plant) -> None:
+    plant.edit(
+        "registry/models/net.yaml", "    shapes: no\n", "    shapes: no\n  sources:\n    shape: a paper\n"
+    )
+    (problem,) = check(plant.workspace)
+    assert (
+        "training.sources.shape: expected a known dataset under overlap, got 'shape' (did you mean shapes?)"
+        in str(problem)
+    )
