@@ -12,6 +12,19 @@ from robustboard.runners.record import FlagName, Result, SanityFlag
 
 RELATIVE: frozenset[FlagName] = frozenset({"single-step-stronger", "black-box-stronger"})
 """Flags by which one attack wins over others: they doubt the others' numbers, not the lowest one."""
+OF_ORACLES: FlagName = "oracle-shares-weights"
+OF_ACCEPTED = frozenset(
+    {
+        "fmr",
+        "fmr_matched",
+        "perturbed_accuracy",
+        "perturbed_accuracy_unrejected",
+        "perturbed_accuracy_all",
+        "accepted_clean_accuracy",
+        "validation_rate",
+    }
+)
+"""Metrics of generated images, which an oracle has accepted."""
 OF_LOGITS = frozenset(
     {
         "expected_calibration_error",
@@ -182,15 +195,19 @@ def concerns(raised_here: Iterable[Raised], dataset: str, metric: str, condition
     A score over all budgets (its condition is the norm alone) is doubted by every flag of the norm but
     those by which another attack wins at one of them.
     Numbers without an attack are doubted by random answers, and those that calibration and detection make
-    of logits by outputs that are none.
+    of logits by outputs that are none. That an oracle shares weights with the model doubts numbers of the
+    images that it accepted, and no others.
     """
     here = [each for each in raised_here if each.cell.dataset == dataset and doubts([each.flag])]
     norm, _, budget = condition.partition(" ")
     if norm not in ("linf", "l2") or metric == "clean_accuracy":
         doubtful = {"non-deterministic"} | ({"softmax-output"} if metric in OF_LOGITS else set())
+        doubtful |= {OF_ORACLES} if metric in OF_ACCEPTED else set()
         return tuple(each for each in here if each.flag.name in doubtful)
     found = []
     for each in here:
+        if each.flag.name == OF_ORACLES:
+            continue
         where = each.flag.condition
         within = not budget and str(where).startswith(f"{norm} ") and each.flag.name not in RELATIVE
         if within or where in (None, condition, f"{norm} unbounded"):

@@ -10,7 +10,7 @@ import pytest
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.benchmarks.metrics import METRICS
 from robustboard.leaderboard.cells import Measured
-from robustboard.leaderboard.flags import OF_LOGITS, Raised, concerns, cross_flags
+from robustboard.leaderboard.flags import OF_ACCEPTED, OF_LOGITS, Raised, concerns, cross_flags
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import FlagName, Result, SanityFlag
 from tests.leaderboard.made_up import BUDGETS, World, made, score
@@ -179,6 +179,7 @@ RAISED = [
         flag("black-box-stronger", "linf 1/10"),
         flag("unbounded-survivors", "linf unbounded"),
         flag("zero-gradients", "l2 1/2"),
+        flag("oracle-shares-weights"),
     )
 ]
 
@@ -188,6 +189,7 @@ RAISED = [
     [
         ("clean_accuracy", "clean", ["non-deterministic"]),
         ("noise_accuracy", "uniform 1/10", ["non-deterministic"]),
+        ("fmr", "of transformations judged by clip", ["non-deterministic", "oracle-shares-weights"]),
         ("expected_calibration_error", "clean", ["non-deterministic", "softmax-output"]),
         ("auroc", "energy", ["non-deterministic", "softmax-output"]),
         (
@@ -212,6 +214,10 @@ def test_a_flag_doubts_the_numbers_that_it_speaks_of(metric: str, condition: str
     """Its own budget, or the model and the norm as such; few classes are a note and doubt nothing."""
     assert [each.flag.name for each in concerns(RAISED, "squares", metric, condition)] == names
     assert concerns(RAISED, "circles", metric, condition) == ()
+
+
+def test_metrics_of_accepted_images_are_metrics() -> None:
+    assert set(METRICS) >= OF_ACCEPTED
 
 
 def test_metrics_of_logits_are_metrics() -> None:
