@@ -25,9 +25,11 @@ def generated_runs(
 ) -> tuple[GeneratedSetting, dict[str, StoredRun]]:
     """The setting of a protocol that generates images, and the largest finished run of each model by name.
 
-    Raises UserError where the protocol generates no images there, or nothing is measured.
+    Runs of entries or protocols that have changed since are left out. Raises UserError where the protocol
+    generates no images there, or nothing is measured.
     """
-    from robustboard.runners.store import Store  # noqa: PLC0415 - not paid by --help
+    from robustboard.runners.keys import Keys  # noqa: PLC0415 - not paid by --help
+    from robustboard.runners.store import Store  # noqa: PLC0415 - likewise
 
     dataset = content.catalog.dataset(dataset_id)
     if benchmark_id not in content.benchmarks:
@@ -35,18 +37,24 @@ def generated_runs(
     setting = content.benchmarks[benchmark_id].setting_for(dataset)
     if not isinstance(setting, GeneratedSetting):
         raise UserError(f"{benchmark_id} generates no images of {dataset_id}")
-    store = Store(content.workspace.runs)
+    store, keys = Store(content.workspace.runs), Keys(content.catalog, content.benchmarks)
     runs: dict[str, StoredRun] = {}
+    stale = 0
     for path in store.current().values():
         key = store.current_key(path)
-        if (key.benchmark, key.dataset) == (benchmark_id, dataset_id) and store.is_finished(key.digest):
-            run = store.read(key.digest)
-            kept = runs.get(key.model)
-            if run is not None and (kept is None or kept.record.plan.evaluated < run.record.plan.evaluated):
-                runs[key.model] = run
+        if (key.benchmark, key.dataset) != (benchmark_id, dataset_id) or not store.is_finished(key.digest):
+            continue
+        if key.model not in content.catalog.models or keys.changed(key, frozenset({"software"})):
+            stale += 1
+            continue
+        run = store.read(key.digest)
+        kept = runs.get(key.model)
+        if run is not None and (kept is None or kept.record.plan.evaluated < run.record.plan.evaluated):
+            runs[key.model] = run
     if not runs:
         wanted = f"robustboard run -b {benchmark_id} -d {dataset_id}"
-        raise UserError(f"no finished run of {benchmark_id} on {dataset_id}: run {wanted}")
+        before = f" ({stale} from before a change of the entries)" if stale else ""
+        raise UserError(f"no finished run of {benchmark_id} on {dataset_id}{before}: run {wanted}")
     return setting, runs
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from robustboard.analyse_cli import analyse, generated_runs
 from robustboard.commands import Content
+from robustboard.errors import UserError
 from robustboard.leaderboard.generated import value
 from robustboard.runners.audit_sheet import questions, write_sheet
 from robustboard.runners.evaluate import Session, run_cells
@@ -124,6 +125,17 @@ def test_analyse_tells_the_gate_the_control_and_the_nearest_training_images(
     shown = capsys.readouterr().out
     assert "nearer to training" in shown
     assert "Brier score" in shown
+
+
+def test_a_run_from_before_a_change_is_not_analysed(root: Path) -> None:
+    place = session(root)
+    run_cells([CELL], place)
+    protocol = root / "benchmarks/fmr-v1.yaml"
+    protocol.write_text(protocol.read_text().replace("budget: 3", "budget: 4"))
+    changed = Place(place.workspace)
+    now = Content(place.workspace, changed.catalog, changed.benchmarks, changed.lock)
+    with pytest.raises(UserError, match="1 from before a change of the entries"):
+        generated_runs(now, "fmr-v1", "digits")
 
 
 def test_a_sheet_shows_accepted_images_beside_their_sources(root: Path, tmp_path: Path) -> None:
