@@ -6,7 +6,7 @@ from robustboard.registry.reported import Reported, ReportedSource
 from robustboard.registry.scores import ReportedScore
 from robustboard.site import published
 from robustboard.site.render import render
-from robustboard.site.tradeoffs import reported_plots, trade_offs
+from robustboard.site.tradeoffs import generated_plots, reported_plots, trade_offs
 from tests.site.gates.showcase import showcase
 from tests.site.test_render import PGD, Page
 
@@ -64,6 +64,29 @@ def test_reported_models_have_a_frontier_of_their_own() -> None:
     (found,) = reported_plots(table, "p1")
     assert [each.name for each in found.frontier] == ["b", "a"]
     assert found.subjects[0].x_text == "clean 90.0 %"
+
+
+def test_fmr_stands_over_clean_accuracy_of_every_model_that_has_both(world: Any, site: Any) -> None:
+    """Made up: a protocol whose headline is an FMR, in percent."""
+    world.benchmarks["fmr-v1"] = world.benchmarks["clean-v1"].model_copy(update={"id": "fmr-v1"})
+    results = []
+    for name, clean, value in (("one", 540, 40.0), ("two", 480, 90.0), ("three", 300, None)):
+        world.add_model(name)
+        results.append(world.result(name, correct=clean))
+        if value is not None:
+            made = world.result(name, "fmr-v1")
+            told = {"metric": "fmr", "condition": "vq by clip", "value": value, "unit": "percent"}
+            fmr = made.scores[0].model_copy(
+                update={**told, "low": value - 5, "high": value + 5, "correct": None}
+            )
+            results.append(made.model_copy(update={"headline": "fmr@vq by clip", "scores": (fmr,)}))
+    made = site(results)
+    (found,) = generated_plots(made.boards["squares"], made.catalog, made.measured)
+    assert [(each.name, each.x_text, each.y_text) for each in found.subjects] == [
+        ("Net two", "clean 80.0 %", "FMR 90.0 %"),
+        ("Net one", "clean 90.0 %", "FMR 40.0 %"),
+    ]
+    assert found.frontier == ()
 
 
 def test_heat_maps_hold_what_the_run_of_corruptions_counted(templates: Any) -> None:
