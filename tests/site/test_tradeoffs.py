@@ -75,7 +75,12 @@ def test_fmr_stands_over_clean_accuracy_of_every_model_that_has_both(world: Any,
         results.append(world.result(name, correct=clean))
         if value is not None:
             made = world.result(name, "fmr-v1")
-            told = {"metric": "fmr", "condition": "vq by clip", "value": value, "unit": "percent"}
+            told: dict[str, Any] = {
+                "metric": "fmr",
+                "condition": "vq by clip",
+                "value": value,
+                "unit": "percent",
+            }
             fmr = made.scores[0].model_copy(
                 update={**told, "low": value - 5, "high": value + 5, "correct": None}
             )
