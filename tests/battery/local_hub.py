@@ -74,7 +74,7 @@ class LocalHub:
             "HF_HOME": str(home),
             "HF_TOKEN": CANARY,
             "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DOWNLOAD_TIMEOUT": "1",
+            "HF_HUB_DOWNLOAD_TIMEOUT": "2",
             "PYTHONWARNINGS": "ignore",
             "PYTHONPATH": str(ROOT),
             **more,

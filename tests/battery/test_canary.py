@@ -67,7 +67,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHub]:
 def fail_everywhere(hub: LocalHub, asker: Asker, root: Path) -> tuple[str, int]:
     """Everything that is said over all failures, and how many commands failed; half of them with --debug."""
     told, failed = "", 0
-    asker.value("patient", 0.5, 16_384)
+    asker.value("patient", 1.5, 16_384)
     for number, (words, rule) in enumerate(FAILURES):
         shutil.rmtree(hub.root / "datasets" / OUT, ignore_errors=True)
         shutil.rmtree(hub.root / "blobs", ignore_errors=True)

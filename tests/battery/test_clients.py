@@ -100,7 +100,7 @@ def test_scripted_faults_reach_the_client(
     rule: dict[str, Any], words: str, hub: LocalHub, asker: Asker, tmp_path: Path
 ) -> None:
     """The fixture's own control: what is scripted is what the client meets."""
-    asker.value("patient", 0.5, 16_384)
+    asker.value("patient", 1.5, 16_384)
     asker.value("cache", str(tmp_path / "cache"))
     hub.script({"match": "(GET|HEAD) /org/unet/resolve/.*", **rule})
     try:

@@ -57,7 +57,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
     hub = LocalHub(folder / "hub")
     (hub.root / "writable").touch()
     asker = Asker(hub, folder / "home")
-    asker.value("patient", 0.5, 16_384)
+    asker.value("patient", 1.5, 16_384)
     found = Journey(folder / "place", hub, asker, {})
     furnish(found.root, hub, asker)
     (hub.root / "datasets" / CLOSED / "gated").touch()

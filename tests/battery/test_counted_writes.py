@@ -64,7 +64,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHub]:
 @pytest.fixture(scope="module")
 def asker(hub: LocalHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     found = Asker(hub, tmp_path_factory.mktemp("asker") / "home")
-    found.value("patient", 0.5, 16_384)
+    found.value("patient", 1.5, 16_384)
     found.value("loopback_only")
     yield found
     found.stop()

@@ -37,9 +37,9 @@ SCRIPTS: dict[str, tuple[list[dict[str, Any]], str]] = {
     "502 for ever": ([status(502)], "unavailable"),
     "500 on the body": ([status(500, "GET")], "unavailable"),
     "504 on the body": ([status(504, "GET", body="<html>gateway</html>")], "unavailable"),
-    "hang once": ([{"method": "HEAD", "do": "hang", "seconds": 2, "times": 1}], GOOD),
-    "hang on the body": ([{"method": "GET", "do": "hang", "seconds": 2, "times": 1}], GOOD),
-    "hang for ever": ([{"method": "(GET|HEAD)", "do": "hang", "seconds": 2}], "unavailable"),
+    "hang once": ([{"method": "HEAD", "do": "hang", "seconds": 3, "times": 1}], GOOD),
+    "hang on the body": ([{"method": "GET", "do": "hang", "seconds": 3, "times": 1}], GOOD),
+    "hang for ever": ([{"method": "(GET|HEAD)", "do": "hang", "seconds": 3}], "unavailable"),
     "cut once": ([{"method": "GET", "do": "cut", "bytes": 0.5, "times": 1}], GOOD),
     "cut thrice": ([{"method": "GET", "do": "cut", "bytes": 0.5, "times": 3}], GOOD),
     "cut at once, for ever": ([{"method": "GET", "do": "cut", "bytes": 0}], "unavailable"),
@@ -97,7 +97,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHub]:
 @pytest.fixture(scope="module")
 def asker(hub: LocalHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     found = Asker(hub, tmp_path_factory.mktemp("asker") / "home")
-    found.value("patient", 0.5, 16_384)
+    found.value("patient", 1.5, 16_384)
     yield found
     found.stop()
 

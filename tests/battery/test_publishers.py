@@ -78,7 +78,7 @@ def askers(hub: LocalHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("askers")
     found = [Asker(hub, folder / name) for name in ("first", "second")]
     for asker in found:
-        asker.value("patient", 0.5, 16_384)
+        asker.value("patient", 1.5, 16_384)
     yield found
     for asker in found:
         asker.stop()
