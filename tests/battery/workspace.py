@@ -53,7 +53,7 @@ size: 60
 native_size: 8
 channels: 1
 gated: {gated}
-license: CC BY 4.0
+license: CC-BY-4.0
 display_allowed: true
 citation: UCI digits
 added: 2026-01-31

@@ -196,7 +196,7 @@ label_space: digits
 size: {size}
 native_size: 8
 channels: 1
-license: CC BY 4.0
+license: CC-BY-4.0
 display_allowed: true
 citation: UCI digits
 added: 2026-01-31
