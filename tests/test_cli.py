@@ -29,6 +29,12 @@ COMMANDS = [
     "site",
     "compare",
     "demo",
+    "audit",
+    "recompute",
+    "invalidate",
+    "guard",
+    "check-results",
+    "compare-branch",
 ]  # of the command line's interface
 HEAVY = ("torch", "timm", "open_clip", "pandas", "pyarrow", "pydantic", "datasets", "scipy", "rich.console")
 
