@@ -10,6 +10,8 @@ from robustboard.runners.record import Result, Score
 from robustboard.site.charts import Axis, Point, Series, Whisker
 
 BUDGET_AXIS = "budget, as a share of the pixel range"
+SHARES = {"share": 1.0, "percent": 100.0}
+"""Units that an axis of shares can show → what makes a share of them."""
 CURVE_METRICS = ("robust_accuracy", "noise_accuracy")
 
 
@@ -36,7 +38,12 @@ def _point(score: Score, x: float, label: str) -> Point:
 
 
 def whisker(view: CellView, axis: Axis, middle: tuple[float, float] | None = None) -> Whisker | None:
-    """A cell's interval on an axis; None where it has no share to draw."""
-    if view.value is None or view.bounds is None or view.score is None or view.score.unit != "share":
+    """A cell's interval on an axis of shares; None where it has none to draw there, as an mCE above 100 %."""
+    if view.value is None or view.bounds is None or view.score is None or view.score.unit not in SHARES:
         return None
-    return axis.whisker(view.value, *view.bounds, middle)
+    scale = SHARES[view.score.unit]
+    value, low, high = (each / scale for each in (view.value, *view.bounds))
+    if scale != 1 and not 0 <= low <= high <= 1:
+        return None
+    half = None if middle is None else (middle[0] / scale, middle[1] / scale)
+    return axis.whisker(value, low, high, half)
