@@ -30,9 +30,10 @@ def release(
     Example: robustboard release 2026.12
     """
     from robustboard.errors import UserError, echo  # noqa: PLC0415 - not paid by --help
-    from robustboard.site.releases import freeze  # noqa: PLC0415 - imports pandas
+    from robustboard.site.releases import check_name, freeze  # noqa: PLC0415 - imports pandas
     from robustboard.site.sections import release_about, scores_text  # noqa: PLC0415 - only here
 
+    check_name(name)
     try:
         when = day.fromisoformat(date) if date is not None else day.today()  # noqa: DTZ011 - a calendar day
     except ValueError:

@@ -36,28 +36,33 @@ def command(place: Path) -> Command:
     return run
 
 
-def test_freezing_twice_gives_the_same_files_and_nothing_has_changed_since(
-    place: Path, command: Command
-) -> None:
-    first = command("release", "2026.12", "--date", "2026-12-24")
-    assert first.exit_code == 0, first.output
+@pytest.fixture(scope="module")
+def frozen(place: Path, command: Command) -> Path:
+    """A release of all that is there."""
+    found = command("release", "2026.12", "--date", "2026-12-24")
+    assert found.exit_code == 0, found.output
     folder = place / "leaderboard" / "releases" / "2026.12"
-    assert first.stdout.strip() == str(folder)
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert found.stdout.strip() == str(folder)
+    return folder
+
+
+def test_freezing_twice_gives_the_same_files_and_nothing_has_changed_since(
+    frozen: Path, command: Command
+) -> None:
+    before = {path.name: path.read_bytes() for path in frozen.iterdir()}
     assert command("release", "2026.12").exit_code == 0
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in frozen.iterdir()} == before
     assert "nothing changed since release 2026.12" in command("changes").stderr
 
 
-def test_a_release_holds_what_the_terminal_shows(place: Path, command: Command) -> None:
-    command("release", "2026.12", "--date", "2026-12-24")
-    boards = json.loads((place / "leaderboard" / "releases" / "2026.12" / "boards.json").read_text())
+def test_a_release_holds_what_the_terminal_shows(frozen: Path, command: Command) -> None:
+    boards = json.loads((frozen / "boards.json").read_text())
     shown = json.loads(command("board", "digits", "--json").stdout)
     assert [board for board in boards if board["id"] == "digits"] == shown
 
 
+@pytest.mark.usefixtures("frozen")
 def test_a_release_of_all_models_tells_them_as_new(place: Path, command: Command) -> None:
-    command("release", "2026.12", "--date", "2026-12-24")
     (found,) = json.loads(command("changes", "--json").stdout)
     results = {path.parent.name for path in (place / "leaderboard" / "results").glob("*/*.json")}
     assert set(found["added"]) == results

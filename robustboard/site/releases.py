@@ -76,6 +76,12 @@ def numbers_of(text: str) -> dict[tuple[str, ...], dict[str, str]]:
     return {tuple(row[name] for name in names): row for row in csv.DictReader(io.StringIO(text))}
 
 
+def check_name(name: str) -> None:
+    """Raise UserError for a name that no release can have."""
+    if not NAME.fullmatch(name):
+        raise UserError(f"expected a release YEAR.MONTH such as 2026.12, or 2026.12.2, got {echo(name)}")
+
+
 def freeze(
     folder: Path,
     name: str,
@@ -90,8 +96,7 @@ def freeze(
     `about` gives the other fields of its record. Raises UserError for a name of another form, and for one
     that is taken by other numbers: a release never changes.
     """
-    if not NAME.fullmatch(name):
-        raise UserError(f"expected a release YEAR.MONTH such as 2026.12, or 2026.12.2, got {echo(name)}")
+    check_name(name)
     files = {
         SCORES: scores.encode("utf-8"),
         BOARDS: jsons.canonical([board.as_data() for board in boards.values()]),
