@@ -102,6 +102,7 @@ def _row(cell: Cell, score: Score, dataset: str, benchmark: str) -> dict[str, An
         "high": score.high,
         "n": score.n,
         "percent": score.unit in IN_PERCENT,
+        "digits": 1 if score.unit in (*IN_PERCENT, "percent") else 3,
         "lower": score.direction == "lower",
     }
 

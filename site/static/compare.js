@@ -120,7 +120,7 @@
 
   // ---- what is shown ----
   const MINUS = "\u2212";
-  const number = (row, value) => (row.percent ? (100 * value).toFixed(1) : value.toFixed(3)).replace("-", MINUS);
+  const number = (row, value) => ((row.percent ? 100 : 1) * value).toFixed(row.digits).replace("-", MINUS);
   const signed = (row, value) => `${value > 0 ? "+" : ""}${number(row, value)}`.replace(/^\+0\.0+$/, "0.0");
   const pText = (p) => (p < 0.001 ? "p < 0.001" : `p ${p.toPrecision(2)}`);
   function make(name, text, kind) {

@@ -11,6 +11,7 @@ from robustboard.leaderboard.outcomes import read_outcomes
 from robustboard.leaderboard.results import read_results
 from robustboard.registry.catalog import load_catalog
 from robustboard.runners.per_image import shared_conditions, shares
+from robustboard.site.releases import read_releases
 from robustboard.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,3 +53,11 @@ def test_models_on_one_dataset_saw_the_same_images() -> None:
     for cell, outcomes in read_outcomes([PLACE.committed_outcomes], results).items():
         found.setdefault(cell.dataset, set()).add(outcomes.samples)
     assert {dataset: len(samples) for dataset, samples in found.items()} == dict.fromkeys(found, 1)
+
+
+def test_committed_releases_were_never_edited() -> None:
+    """Each file has the hash that its release states, and the order of releases is that of their days."""
+    found = read_releases(PLACE.releases)
+    days = [release.record.date for release in found]
+    assert days == sorted(days)
+    assert all(release.numbers for release in found)
