@@ -125,9 +125,9 @@ def options(
 
 @app.command()
 def demo(context: typer.Context, *, quiet: Annotated[bool, typer.Option("--quiet")] = False) -> None:
-    """Train and measure four small digit classifiers and a control, then write the site.
+    """Train and measure four small digit classifiers, also on images made against them; write the site.
 
-    Needs no GPU, token or network; two to three minutes on two cores. Works in runs/demo.
+    Needs no GPU, token or network; about three minutes on two cores. Works in runs/demo.
 
     Example: robustboard demo
     """
