@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from robustboard import console
-from robustboard.errors import ContentError, UserError
+from robustboard.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from robustboard.workspace import Workspace
 
 REFUSED = 2
-RESULTS = "leaderboard/results"
+RESULTS, OUTCOMES = "leaderboard/results", "leaderboard/outcomes"
 Base = Annotated[str, typer.Argument(metavar="BASE", help="Branch or commit that the branch starts from.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
@@ -103,12 +104,14 @@ def check_results(
     from robustboard.runners.published import stores  # noqa: PLC0415 - as above
 
     content: Content = context.obj.content()
+    before = None if base is None else _before(content.workspace, base)
     submission = Submission(
         content.workspace,
         content.catalog,
         content.benchmarks,
         stores(content.workspace),
-        None if base is None else _before(content.workspace, base)[1],
+        before.results if before else None,
+        before.outcomes if before else None,
     )
     faults = submission.check()
     if as_json:
@@ -141,15 +144,15 @@ def compare_branch(
 
     content: Content = context.obj.content()
     workspace = content.workspace
-    old, files = _before(workspace, base)
-    before, after = changes.read_before(files), read_results([workspace.committed_results])
+    then = _before(workspace, base)
+    before, after = changes.read_before(then.results), read_results([workspace.committed_results])
     report = changes.Report(
-        base=old,
-        entries=changes.entry_changes(gits.changes(workspace.content, old, "HEAD")),
+        base=then.commit,
+        entries=changes.entry_changes(gits.changes(workspace.content, then.commit, "HEAD")),
         results=changes.result_changes(before, after),
         moves=changes.moves(_boards(content, before), _boards(content, after)),
         smoke=_smoke(workspace),
-        faults=_faults(content, files),
+        faults=_faults(content, then),
     )
     if to is not None:
         durable.write(to / "report.md", report.markdown().encode("utf-8"))
@@ -160,15 +163,26 @@ def compare_branch(
         console.out(report.markdown())
 
 
-def _before(workspace: Workspace, base: str) -> tuple[str, dict[str, bytes]]:
-    """The commit in common, and its results: path below leaderboard/results → bytes."""
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """The commit in common, and what lay there below two folders: path → bytes."""
+
+    commit: str
+    results: dict[str, bytes]
+    outcomes: dict[str, bytes]
+
+
+def _before(workspace: Workspace, base: str) -> _Before:
     from robustboard import gits  # noqa: PLC0415 - not paid by --help
 
     if not gits.is_checkout(workspace.content):
         raise UserError(f"{workspace.content}: expected the top of a Git checkout, found none")
     old = gits.merge_base(workspace.content, base, "HEAD")
-    files = gits.files(workspace.content, old, f"{RESULTS}/")
-    return old, {path.removeprefix(f"{RESULTS}/"): data for path, data in files.items()}
+    found = []
+    for folder in (RESULTS, OUTCOMES):
+        files = gits.files(workspace.content, old, f"{folder}/")
+        found.append({path.removeprefix(f"{folder}/"): data for path, data in files.items()})
+    return _Before(old, *found)
 
 
 def _boards(content: Content, results: Mapping[Cell, Result]) -> dict[str, Board]:
@@ -199,15 +213,13 @@ def _smoke(workspace: Workspace) -> tuple[tuple[str, str], ...]:
     return tuple((name_of(result), headline(result)) for result in found)
 
 
-def _faults(content: Content, files: dict[str, bytes]) -> tuple[str, ...]:
+def _faults(content: Content, then: _Before) -> tuple[str, ...]:
     from robustboard.leaderboard.submitted import Submission  # noqa: PLC0415 - imports pyarrow
     from robustboard.runners.published import stores  # noqa: PLC0415 - as above
 
-    where = content.workspace
-    try:
-        return tuple(Submission(where, content.catalog, content.benchmarks, stores(where), files).check())
-    except ContentError as error:
-        return tuple(map(str, error.problems))
+    where, before = content.workspace, (then.results, then.outcomes)
+    submission = Submission(where, content.catalog, content.benchmarks, stores(where), *before)
+    return tuple(submission.check())
 
 
 def _check_online(content: Content, since: str | None) -> int:

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from robustboard import jsons
 from robustboard.benchmarks.conditions import headline
 from robustboard.benchmarks.entries import BenchmarkEntry, Scope
 from robustboard.errors import StoreError, echo
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.keys import Cell, Keys
+from robustboard.runners.per_image import per_image, shared_conditions
 from robustboard.runners.record import Result
 from robustboard.runners.recount import recount
 from robustboard.runners.score import NOT_IN_ENTRIES, read_result, result_of
@@ -40,6 +42,8 @@ class Submission:
     before: Mapping[str, bytes] | None = None
     """Path below leaderboard/results → bytes, at the commit that the pull request starts from; with it only
     what is new or changed has to have its predictions at hand."""
+    outcomes_before: Mapping[str, bytes] | None = None
+    """The same of leaderboard/outcomes."""
     keys: Keys = field(init=False)
     faults: list[str] = field(default_factory=list)
     results: dict[Cell, Result] = field(default_factory=dict)
@@ -63,6 +67,7 @@ class Submission:
             )
         for path in changed:
             self._check(path)
+        self._outcomes()
         self._between()
         return sorted(set(self.faults))
 
@@ -192,6 +197,37 @@ class Submission:
         for place, expected, got in found:
             self._fault(name, place, f"expected {expected} as the predictions give, got {got}")
         return not found
+
+    def _outcomes(self) -> None:
+        """Bits an image that are not those of the predictions: pairs of models are compared by them."""
+        root = self.workspace.committed_outcomes
+        for path in sorted(each for each in root.rglob("*") if each.is_symlink() or not each.is_dir()):
+            name = path.relative_to(root).as_posix()
+            shown = f"leaderboard/outcomes/{name.encode('unicode_escape').decode('ascii')}"
+            known = (self.outcomes_before or {}).get(name)
+            if path.is_symlink() or not PLACE.fullmatch(name):
+                self.faults.append(f"{shown}: (whole file): expected files named {WHERE}, got another")
+            elif self.outcomes_before is None or known != path.read_bytes():
+                fault = self._bits(Cell(*_parts(name)), path.read_bytes())
+                if fault is not None:
+                    self.faults.append(f"{shown}: {fault}")
+
+    def _bits(self, cell: Cell, data: bytes) -> str | None:
+        """What is wrong with the bits of one result."""
+        result = self.results.get(cell)
+        if (
+            result is None
+            or cell.benchmark not in self.benchmarks
+            or cell.dataset not in self.catalog.datasets
+        ):
+            return "key_digest: expected a result beside it, found none"
+        run = self._quiet(result)
+        setting = self._benchmark(result).setting_for(self.catalog.dataset(cell.dataset))
+        if run is None or setting is None:
+            return f"right: expected the predictions of run {result.key_digest[:12]} here, found none"
+        conditions = shared_conditions(self._benchmark(result), setting)
+        wanted = jsons.seal(per_image(result.key, run.predictions, conditions))
+        return None if data == wanted else "right: expected the bits that the predictions give, got others"
 
     def _between(self) -> None:
         """Faults that show between results: one run under two names, other labels on the same images."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import shutil
@@ -42,8 +43,10 @@ class Ground:
 
     def __post_init__(self) -> None:
         self.kept = {path: path.read_bytes() for path in self.files()}
-        self.before = {path.relative_to(self.results).as_posix(): data for path, data in self.kept.items()
-                       if path.is_relative_to(self.results)}  # fmt: skip
+        self.before, self.bits = (
+            {p.relative_to(root).as_posix(): d for p, d in self.kept.items() if p.is_relative_to(root)}
+            for root in (self.results, self.workspace.committed_outcomes)
+        )
 
     @property
     def workspace(self) -> Workspace:
@@ -54,7 +57,7 @@ class Ground:
         return self.workspace.committed_results
 
     def files(self) -> list[Path]:
-        roots = (self.results, self.workspace.runs)
+        roots = (self.results, self.workspace.committed_outcomes, self.workspace.runs)
         return [
             p for root in roots for p in sorted(root.rglob("*")) if p.is_file() and "weights" not in p.parts
         ]
@@ -62,12 +65,14 @@ class Ground:
     def faults(self, *, everything: bool = False) -> list[str]:
         """What the check says of the working tree."""
         store = Store(self.workspace.runs)
-        before = None if everything else self.before
-        return Submission(self.workspace, self.place.catalog, self.place.benchmarks, (store,), before).check()
+        before = (None, None) if everything else (self.before, self.bits)
+        place = self.place
+        return Submission(self.workspace, place.catalog, place.benchmarks, (store,), *before).check()
 
     def restore(self) -> None:
         """Put every file back as it was."""
-        for path in self.results.rglob("*"):
+        roots = (self.results, self.workspace.committed_outcomes)
+        for path in [path for root in roots for path in root.rglob("*")]:
             if (path.is_symlink() or path.is_file()) and path not in self.kept:
                 path.unlink()
         for path, data in self.kept.items():
@@ -269,6 +274,11 @@ def _files(field: Ground) -> Iterator[tuple[str, Edit]]:
     yield "case twin", lambda: _copy(clean, field.path("tiny/Clean-v1--digits"))
     yield "deeper", lambda: _copy(clean, field.path("tiny/more/clean-v1--digits"))
     yield "not a result", lambda: (clean.parent / "notes.txt").write_text("trust me")
+    bits = field.workspace.committed_outcomes / f"{NAMES[0]}.json"
+    for what, change_bits in BITS.items():
+        yield f"bits: {what}", partial(_spoil_bits, bits, change_bits)
+    yield "bits: of another model", partial(_copy, bits.parents[1] / "other" / bits.name, bits)
+    yield "bits: of nothing", partial(_copy, bits, bits.with_name("pgd-v9--digits.json"))
     for what, change in ROWS.items():
         yield f"predictions: {what}", partial(_rewrite, field, change)
 
@@ -288,6 +298,26 @@ def _claimed(field: Ground, *names: str) -> bytes:
     return resealed({**field.values(NAMES[0]), **{name: other[name] for name in names}})
 
 
+def _spoil_bits(path: Path, change: Callable[[Values], None]) -> None:
+    values: Values = json.loads(path.read_bytes())
+    change(values)
+    path.write_bytes(resealed(values))
+
+
+def _swap(values: Values) -> None:
+    """As many right as before, but other images: a test by pairs would be moved."""
+    flags = np.unpackbits(np.frombuffer(base64.b64decode(values["right"]["clean"]), np.uint8))
+    wrong, right = int(np.flatnonzero(flags[: values["images"]] == 0)[0]), int(np.flatnonzero(flags)[0])
+    flags[wrong], flags[right] = 1, 0
+    values["right"]["clean"] = base64.b64encode(np.packbits(flags).tobytes()).decode("ascii")
+
+
+BITS: dict[str, Callable[[Values], None]] = {
+    "other images": _swap,
+    "no condition": lambda values: values.update(right={}),
+    "another run": lambda values: values.update(key_digest="0" * 64),
+    "other samples": lambda values: values.update(samples="0" * 64),
+}
 Rows = dict[str, list[Any]]
 
 
