@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
+from statsmodels.stats.multitest import multipletests
 
 from robustboard.benchmarks.metrics import wilson
-from robustboard.leaderboard.statistics import margin, mcnemar, rank_ranges, shades, tied
+from robustboard.leaderboard.statistics import across_seeds, holm, margin, mcnemar, rank_ranges, shades, tied
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 50), st.integers(0, 12)).map(lambda pair: (pair[0], pair[0] + pair[1])),
@@ -128,3 +129,19 @@ def test_shades_stay_in_range_and_keep_order() -> None:
     found = shades(values, [0.01] * 101, 7)
     assert found == sorted(found, key=lambda step: -1 if step is None else step)
     assert set(found) == set(range(7))
+
+
+@settings(max_examples=100)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_adjusted_p_values_equal_those_of_statsmodels(p_values: list[float]) -> None:
+    assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1].tolist())
+
+
+def test_no_p_values_stay_none() -> None:
+    assert holm([]) == []
+
+
+def test_several_trainings_need_at_least_two() -> None:
+    with pytest.raises(ValueError, match="two or more trainings"):
+        across_seeds([0.5])
+    assert across_seeds([0.4, 0.6]).mean == pytest.approx(0.5)
