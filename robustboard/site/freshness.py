@@ -19,14 +19,16 @@ CONTENT = ("registry", "benchmarks", "leaderboard", "site/templates", "site/stat
 SKIPPED = frozenset({"__pycache__", ".git", "_build"})
 
 
-def _files(folder: Path) -> Iterable[Path]:
-    if not folder.is_dir():
+def _files(folder: Path, inside: frozenset[Path] = frozenset()) -> Iterable[Path]:
+    """Files under a folder, links followed, but not round and round."""
+    place = folder.resolve()
+    if not folder.is_dir() or place in inside:
         return
     for path in sorted(folder.iterdir()):
-        if path.name in SKIPPED or path.is_symlink():
+        if path.name in SKIPPED:
             continue
         if path.is_dir():
-            yield from _files(path)
+            yield from _files(path, inside | {place})
         elif path.is_file():
             yield path
 
