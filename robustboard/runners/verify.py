@@ -15,6 +15,7 @@ from robustboard.runners.keys import Keys
 from robustboard.runners.record import Result, RunPlan
 from robustboard.runners.score import outdated, read_result, rebuild
 from robustboard.runners.store import PLAN, Store, StoredRun
+from robustboard.runners.verifications import read_checks
 from robustboard.workspace import Workspace
 
 
@@ -49,6 +50,10 @@ def verify(workspace: Workspace, catalog: Catalog, benchmarks: Mapping[str, Benc
         except StoreError as error:
             damages.append(str(error))
     damages += _pointers(store, workspace)
+    try:
+        read_checks(workspace)
+    except StoreError as error:
+        damages.append(str(error))
     return Report(len(digests), len(paths), tuple(dict.fromkeys(damages)))
 
 

@@ -1,0 +1,45 @@
+"""What an adaptive attack needs before it can be noted, on the entries and results of this repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from robustboard import commands, trust_cli
+from robustboard.errors import UserError
+from robustboard.leaderboard.results import workspace_results
+from robustboard.runners.keys import Cell
+from robustboard.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parent.parent
+SET = "external-digits-pgd-v1"
+
+
+def test_an_external_set_for_the_model_at_the_same_budget_is_taken_by_its_run() -> None:
+    content = commands.load(Workspace(ROOT, ROOT))
+    results = workspace_results(content.workspace)
+    cell = Cell("digits-resnet", "pgd-v1", "digits")
+    found = trust_cli._adaptive(content, cell, results[cell], SET)
+    assert found == results[cell._replace(benchmark=SET)].key_digest
+
+
+@pytest.mark.parametrize(
+    ("cell", "benchmark", "said"),
+    [
+        (
+            Cell("digits-resnet", "clean-v1", "digits"),
+            SET,
+            "is about robust_accuracy@linf 1/10, the result about",
+        ),
+        (Cell("digits-densenet", "pgd-v1", "digits"), SET, "is no external set that names digits-densenet"),
+        (Cell("digits-resnet", "pgd-v1", "digits"), "autoattack-v1", "autoattack-v1 is no external set"),
+        (Cell("digits-resnet", "pgd-v1", "digits"), "external-digits-pgd-v2", "unknown benchmark"),
+    ],
+)
+def test_anything_else_is_refused(cell: Cell, benchmark: str, said: str) -> None:
+    content = commands.load(Workspace(ROOT, ROOT))
+    result = workspace_results(content.workspace)[cell]
+    with pytest.raises(UserError) as error:
+        trust_cli._adaptive(content, cell, result, benchmark)
+    assert said in str(error.value)
