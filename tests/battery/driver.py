@@ -33,10 +33,13 @@ def patient(seconds: float, chunk: int) -> None:
 
 
 def cache(folder: str) -> None:
-    """Use another cache of the client from now on."""
+    """Use another cache of the client from now on, as a new process would."""
     from huggingface_hub import constants
 
+    from robustboard.runners.hub import client
+
     constants.HF_HUB_CACHE = folder
+    client.forget_failures()
 
 
 def fetch(repo: str, kind: str, commit: str, files: list[dict[str, Any]]) -> dict[str, str]:
@@ -225,7 +228,9 @@ def careless() -> None:
 def command(words: list[str]) -> list[Any]:
     """[exit code, stdout, stderr] of `robustboard WORDS`."""
     from robustboard import cli
+    from robustboard.runners.hub import client
 
+    client.forget_failures()
     out, told = io.StringIO(), io.StringIO()
     sys.argv = ["robustboard", *words]
     code = 0

@@ -39,6 +39,7 @@ def cache(folder: str) -> None:
     from huggingface_hub import constants
 
     constants.HF_HUB_CACHE = folder
+    hub.client.forget_failures()
 
 
 def lock(root: str, name: str) -> None:

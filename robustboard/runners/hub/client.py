@@ -166,6 +166,10 @@ def asking(call: Call) -> Iterator[Call]:
     try:
         with _quiet(), _plain_errors(call):
             yield call
+    except CellError as error:
+        if error.kind == "unavailable":
+            _failing.setdefault(call.repo, (time.monotonic(), error.reason))
+        raise
     finally:
         _current.reset(token)
 
@@ -184,12 +188,25 @@ _reached: set[str] = set()
 """Hubs that have answered this process."""
 _out_of_reach: dict[str, float] = {}
 """Hub → when it did not answer."""
+_failing: dict[str, tuple[float, str]] = {}
+"""Repository → when one of its files could not be had after all tries, and why: other cells do not wait
+as long again."""
+
+
+def forget_failures() -> None:
+    """Ask again of what could not be had, as a new process does."""
+    _out_of_reach.clear()
+    _failing.clear()
 
 
 def need_reach(name: str) -> None:
     """Raise CellError (unavailable) at once when there is no Hub: the client itself tries for 20 s a file."""
     if constants.HF_HUB_OFFLINE:
         raise CellError("unavailable", f"{name} is not in the cache, and HF_HUB_OFFLINE forbids to fetch it")
+    since, reason = _failing.get(name, (float("-inf"), ""))
+    if time.monotonic() - since < REMEMBERED:
+        raise CellError("unavailable", reason)
+    _failing.pop(name, None)
     if not _answers(constants.ENDPOINT):
         raise CellError(
             "unavailable",

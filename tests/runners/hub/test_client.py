@@ -145,6 +145,22 @@ def test_a_hub_out_of_reach_is_asked_once_a_minute(monkeypatch: pytest.MonkeyPat
     assert len(asked) == 2
 
 
+def test_a_repository_that_fails_is_left_alone_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next cells are told why at once; another repository, and a minute later this one, are asked."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(client, "_answers", lambda _: True)
+    with pytest.raises(CellError, match="cable"), asking(Call("org/failing")):
+        raise OSError("cable")
+    for _ in range(2):
+        with pytest.raises(CellError, match="org/failing could not be fetched: cable"):
+            need_reach("org/failing")
+    need_reach("org/other")
+    since, reason = client._failing["org/failing"]
+    client._failing["org/failing"] = (since - client.REMEMBERED, reason)
+    need_reach("org/failing")
+    client.forget_failures()
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
