@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from robustboard.commands import Content
-    from robustboard.runners.remeasuring import Audit
     from robustboard.runners.keys import Cell
     from robustboard.runners.record import Result
+    from robustboard.runners.remeasuring import Audit
     from robustboard.runners.store import Store, StoredRun
     from robustboard.workspace import Workspace
 
@@ -109,11 +109,11 @@ def audit(
       robustboard audit digits-resnet/pgd-v1/digits --adaptive external-digits-pgd-v1
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in a run; read when torch is imported
-    from robustboard.runners.remeasuring import audit as measure_again  # noqa: PLC0415 - imports torch
-    from robustboard.runners.remeasuring import random_seed  # noqa: PLC0415 - as above
     from robustboard.runners.evaluate import Session  # noqa: PLC0415 - as above
     from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - as above
     from robustboard.runners.progress import reporter  # noqa: PLC0415 - imports rich
+    from robustboard.runners.remeasuring import audit as measure_again  # noqa: PLC0415 - imports torch
+    from robustboard.runners.remeasuring import random_seed  # noqa: PLC0415 - as above
 
     content: Content = context.obj.content()
     session = Session(

@@ -35,5 +35,6 @@ def contamination(datasets: Sequence[str], models: Iterable[ModelEntry]) -> Mapp
             answer != "unknown" and name in entry.training.sources
             for entry, answer in zip(entries, answers, strict=True)
         )
-        found[name] = Contamination(*(answers.count(each) for each in ("yes", "no", "unknown")), sourced)
+        yes, no, unknown = (answers.count(each) for each in ("yes", "no", "unknown"))
+        found[name] = Contamination(yes, no, unknown, sourced)
     return found
