@@ -135,7 +135,8 @@ def test_every_control_is_reached_and_shown_by_keyboard(open_page: Open, board: 
             reached.append(name.strip().partition("\n")[0])
         for control in ("q", "view", "Choose columns", "Filter", "Show", "Export", "Copy link", "Reset"):
             assert control in reached, reached
-        assert {"Model", "Clean", "PGD 1/10", "Pin Net net-00"} <= set(reached)
+        assert {"Model", "Clean", "PGD 1/10"} <= set(reached)
+        assert any(name.startswith("Pin Net") for name in reached)
 
 
 def test_the_table_can_be_skipped(open_page: Open, board: Path) -> None:

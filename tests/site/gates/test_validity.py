@@ -26,7 +26,17 @@ def faults(paths: list[Path]) -> list[str]:
     java = shutil.which("java")
     if java is None or not VNU.exists():
         pytest.skip("no Java or no vnu.jar: tests/system-packages.sh installs it with npm")
-    command = [java, "-Xss4m", "-XX:TieredStopAtLevel=1", "-jar", str(VNU), "--format", "json", "--stdout"]
+    command = [
+        java,
+        "-Xss4m",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-jar",
+        str(VNU),
+        "--format",
+        "json",
+        "--stdout",
+    ]
     command += ["--filterpattern", KNOWN_WRONG]
     done = subprocess.run([*command, *map(str, paths)], capture_output=True, text=True, check=False)
     return [
