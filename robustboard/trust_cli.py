@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from robustboard.runners.keys import Cell
     from robustboard.runners.record import Result
     from robustboard.runners.remeasuring import Audit
+    from robustboard.runners.session import Session
     from robustboard.runners.store import Store, StoredRun
     from robustboard.workspace import Workspace
 
@@ -109,22 +110,11 @@ def audit(
       robustboard audit digits-resnet/pgd-v1/digits --adaptive external-digits-pgd-v1
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in a run; read when torch is imported
-    from robustboard.runners.evaluate import Session  # noqa: PLC0415 - as above
-    from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - as above
-    from robustboard.runners.progress import reporter  # noqa: PLC0415 - imports rich
     from robustboard.runners.remeasuring import audit as measure_again  # noqa: PLC0415 - imports torch
     from robustboard.runners.remeasuring import random_seed  # noqa: PLC0415 - as above
 
     content: Content = context.obj.content()
-    session = Session(
-        workspace=content.workspace,
-        catalog=content.catalog,
-        benchmarks=content.benchmarks,
-        lock=content.lock,
-        profile=load_profile(content.workspace, profile).model_copy(update={"subset": None}),
-        reporter=reporter(quiet=quiet),
-        allow_plugins=allow_plugins,
-    )
+    session = _session(content, profile, allow_plugins=allow_plugins, quiet=quiet)
     found: list[Audit] = []
     for cell, result in _results(content, cells):
         stored = _stored(content, result)
@@ -178,6 +168,23 @@ def invalidate(
     trust.load_invalidations(content.workspace)
     console.out(content.workspace.show(path))
     console.say(f"{found.name} is no longer ranked; next: robustboard check, and a line in CHANGELOG.md")
+
+
+def _session(content: Content, profile: str, *, allow_plugins: bool, quiet: bool) -> Session:
+    """What a new measurement is given: every image, whatever sample the profile asks for."""
+    from robustboard.runners.evaluate import Session  # noqa: PLC0415 - imports torch
+    from robustboard.runners.profiles import load_profile  # noqa: PLC0415 - as above
+    from robustboard.runners.progress import reporter  # noqa: PLC0415 - imports rich
+
+    return Session(
+        workspace=content.workspace,
+        catalog=content.catalog,
+        benchmarks=content.benchmarks,
+        lock=content.lock,
+        profile=load_profile(content.workspace, profile).model_copy(update={"subset": None}),
+        reporter=reporter(quiet=quiet),
+        allow_plugins=allow_plugins,
+    )
 
 
 def _results(content: Content, names: Sequence[str]) -> list[tuple[Cell, Result]]:
