@@ -94,6 +94,13 @@ IMAGES: dict[str, Maker] = {
 }
 
 
+LARGEST: dict[str, Maker] = {
+    "colours and alpha": lambda: png(5_000, 5_000, depth=8, colour=6),
+    "sixteen bits of grey": lambda: png(5_000, 5_000, depth=16),
+}
+"""Pictures as large as may be, packed to nothing."""
+
+
 def tar_header(name: str, size: int, kind: bytes) -> bytes:
     info = tarfile.TarInfo(name)
     info.type = kind

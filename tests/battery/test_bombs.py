@@ -71,6 +71,17 @@ def test_bombs_are_refused_in_little_memory_and_leave_nothing(folder: Path) -> N
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("name", bombs.LARGEST)
+def test_the_largest_picture_that_is_read_takes_little_memory(name: str, tmp_path: Path) -> None:
+    """25 megapixels: less than three copies at a time."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "large.image").write_bytes(bombs.LARGEST[name]())
+    found = meet("safe", tmp_path / "one")
+    assert found["files"]["large.image"][0] == "ok"
+    assert found["peak"] <= MOST
+
+
+@pytest.mark.long
 def test_control_careless_readers_take_the_memory(folder: Path, tmp_path: Path) -> None:
     """One image and one archive are enough."""
     few = tmp_path / "few"

@@ -40,6 +40,9 @@ TURNS: dict[int, Image.Transpose] = {
     8: Image.Transpose.ROTATE_90,
 }
 
+STRIP = 256
+"""Rows that are converted at once."""
+
 EIGHT = 8
 """Bits of a channel that pixels are given at."""
 
@@ -165,8 +168,7 @@ def _flat(image: Image.Image, name: str, alpha: str) -> Image.Image:
     if image.mode.startswith("I"):
         return _upper_bits(image)
     if "transparency" in image.info or image.mode in ("LA", "PA", "RGBA", "La", "RGBa"):
-        clear = image.convert("RGBA")
-        return _on_black(clear) if alpha == "black" else clear.convert("RGB")
+        return _opaque(image, alpha=alpha)
     if image.mode in GREY:
         return image.convert("L")
     if image.mode in ("P", "RGB", "CMYK", "YCbCr"):
@@ -175,18 +177,32 @@ def _flat(image: Image.Image, name: str, alpha: str) -> Image.Image:
 
 
 def _upper_bits(image: Image.Image) -> Image.Image:
-    values = np.asarray(image).astype(np.int64)
-    grey = (np.clip(values, 0, 0xFFFF) >> 8).astype(np.uint8)
+    grey = np.empty((image.height, image.width), np.uint8)
     clear = image.info.get("transparency")
-    if isinstance(clear, int):
-        grey[values == clear] = 0
+    for box in _strips(image):
+        values = np.asarray(image.crop(box)).astype(np.int64)
+        part = grey[box[1] : box[3]]
+        part[:] = np.clip(values, 0, 0xFFFF) >> 8
+        if isinstance(clear, int):
+            part[values == clear] = 0
     return Image.fromarray(grey)
 
 
-def _on_black(image: Image.Image) -> Image.Image:
+def _opaque(image: Image.Image, alpha: str) -> Image.Image:
+    """RGB, composited on black or with alpha dropped."""
     flat = Image.new("RGB", image.size)
-    flat.paste(image, mask=image.getchannel("A"))
+    for box in _strips(image):
+        part = image.crop(box)
+        part.info = image.info
+        clear = part.convert("RGBA")
+        flat.paste(clear.convert("RGB"), box, clear.getchannel("A") if alpha == "black" else None)
     return flat
+
+
+def _strips(image: Image.Image) -> Iterator[tuple[int, int, int, int]]:
+    """Boxes of rows, top to bottom: copies of a whole picture of MAX_PIXELS would take 100 MB each."""
+    for top in range(0, image.height, STRIP):
+        yield 0, top, image.width, min(top + STRIP, image.height)
 
 
 def _single(image: Image.Image, name: str) -> Image.Image:
