@@ -25,7 +25,12 @@ from robustboard.site.releases import Release
 from robustboard.site.scatter import scatters
 from robustboard.site.sections import ADVICE, add_sections, past_by_model, site_badges
 from robustboard.site.sets import ShownSet
-from robustboard.site.tradeoffs import generated_plots, reported_plots, trade_offs
+from robustboard.site.tradeoffs import (
+    board_reported_plots,
+    generated_plots,
+    reported_plots,
+    trade_offs,
+)
 
 PREVIEW_ROWS = 8
 """Rows of each board on the front page."""
@@ -113,6 +118,7 @@ def render(site: SiteInput, environment: Environment) -> dict[str, str]:
             scatters=figures,
             trade_offs=trade_offs(shown.board, site.catalog, site.benchmarks, site.measured),
             generated=generated_plots(shown.board, site.catalog, site.measured),
+            told=board_reported_plots(shown.board, site.reported),
         )
     _benchmarks(site, pages)
     _models(site, pages)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from robustboard.benchmarks.entries import BenchmarkEntry
@@ -10,11 +10,12 @@ from robustboard.leaderboard.board import Board, Row
 from robustboard.leaderboard.cells import CellView, Measured
 from robustboard.leaderboard.entries import CLEAN_BENCHMARK
 from robustboard.registry.catalog import Catalog
+from robustboard.registry.reported import Reported
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import Result
 from robustboard.site import numerals
 from robustboard.site.plots import Linear, Logarithmic, Plot, Subject, plot
-from robustboard.site.published import PublishedTable
+from robustboard.site.published import PublishedTable, tables
 
 CLEAN_METRIC = "clean accuracy"
 ROBUST_METRICS = ("autoattack accuracy", "mean corruption accuracy")
@@ -180,14 +181,26 @@ def generated_plots(board: Board, catalog: Catalog, measured: Measured) -> tuple
     return tuple(found)
 
 
-def reported_plots(table: PublishedTable, slug: str) -> tuple[Plot, ...]:
-    """Robust over clean accuracy as a source reports both for the same models."""
+def board_reported_plots(board: Board, reported: Mapping[str, Reported]) -> tuple[Plot, ...]:
+    """Robust over clean accuracy of what sources report on the board's data."""
+    return tuple(
+        found
+        for view in board.entry.reported
+        for number, table in enumerate(tables(reported[view.source]), 1)
+        for found in reported_plots(table, f"{view.source}-{number}", view.datasets)
+    )
+
+
+def reported_plots(table: PublishedTable, slug: str, datasets: Collection[str] = ()) -> tuple[Plot, ...]:
+    """Robust over clean accuracy as a source reports both for a model; of all datasets, or of some."""
     clean = [n for n, h in enumerate(table.headings) if h.metric == CLEAN_METRIC and h.unit in SHARES]
     if len(clean) != 1:
         return ()
     found = []
     for place, heading in enumerate(table.headings):
         if heading.metric not in ROBUST_METRICS or heading.unit not in SHARES:
+            continue
+        if datasets and heading.dataset not in datasets:
             continue
         subjects = []
         for row in table.rows:

@@ -64,6 +64,8 @@ def test_reported_models_have_a_frontier_of_their_own() -> None:
     (found,) = reported_plots(table, "p1")
     assert [each.name for each in found.frontier] == ["b", "a"]
     assert found.subjects[0].x_text == "clean 90.0 %"
+    assert reported_plots(table, "p1", ["other"]) == ()
+    assert len(reported_plots(table, "p1", ["d"])) == 1
 
 
 def test_fmr_stands_over_clean_accuracy_of_every_model_that_has_both(world: Any, site: Any) -> None:

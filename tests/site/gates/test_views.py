@@ -211,3 +211,11 @@ def test_tables_of_reported_numbers_sort_and_can_be_searched(open_page: Open, re
         assert "sort=-" in found.page.url
         assert found.page.locator("[aria-sort]").count() == 1
         assert found.complaints == []
+
+
+def test_a_board_without_a_measured_model_shows_what_others_report(open_page: Open, real: Path) -> None:
+    with open_page(real / "board" / "cifar10.html", scripts=False) as found:
+        figures = found.page.locator("figure.xy figcaption").all_inner_texts()
+        assert all(found.page.locator("figure.xy svg").nth(n).is_visible() for n in range(len(figures)))
+    assert "cifar10/Linf eps=8/255: autoattack accuracy over clean accuracy" in figures
+    assert not [name for name in figures if name.startswith(("imagenet", "cifar100"))]
