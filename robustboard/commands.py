@@ -73,6 +73,7 @@ def load(workspace: Workspace) -> Content:
 
 def check(workspace: Workspace, *, as_json: bool) -> int:
     """Print every problem of every content file; 0 when there is none, else 2."""
+    from robustboard.leaderboard.answers import survey_answers  # noqa: PLC0415 - only here
     from robustboard.leaderboard.entries import BoardEntry, load_boards  # noqa: PLC0415 - only here
     from robustboard.leaderboard.fits import FitEntry  # noqa: PLC0415 - only here
     from robustboard.leaderboard.trust import survey_invalidations  # noqa: PLC0415 - only here
@@ -88,6 +89,7 @@ def check(workspace: Workspace, *, as_json: bool) -> int:
         *read_folder(workspace, workspace.boards, lambda _: BoardEntry).problems,
         *read_folder(workspace, workspace.fits, lambda _: FitEntry).problems,
         *survey_invalidations(workspace).problems,
+        *survey_answers(workspace).problems,
     }
     try:
         reported = load_reported(workspace)

@@ -67,12 +67,16 @@ def publish(
         return
     commit, state = publishing.publish(planned.package(name, tag))
     console.say(f"predictions of {runs} runs: {state} at {commit}, tag {tag}")
+    path = _note(content, name, tag, commit)
+    console.say(f"next: put {content.workspace.show(path)} into the pull request, beside the results")
 
 
 @app.command()
 def pull(
     context: typer.Context,
-    repo: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Hub dataset.")],
+    repo: Annotated[
+        str | None, typer.Argument(metavar="ORG/NAME", help="Those of leaderboard/predictions when absent.")
+    ] = None,
     *,
     revision: Annotated[
         str | None, typer.Option(metavar="COMMIT", help="40 hex digits; the newest commit when absent.")
@@ -80,18 +84,27 @@ def pull(
 ) -> None:
     """Fetch published predictions into runs/published; every shard must have the bytes that its run recorded.
 
-    Example: robustboard predictions pull org/predictions
+    Examples:
+      robustboard predictions pull
+
+      robustboard predictions pull org/predictions
     """
+    from robustboard.leaderboard.answers import load_answers  # noqa: PLC0415 - only here
     from robustboard.runners import published  # noqa: PLC0415 - imports the Hub's client
 
     content: Content = context.obj.content()
-    name = _repo(repo)
-    try:
-        commit = published.find_commit(name, revision)
-        found = published.pull(content.workspace, name, commit=commit)
-    except CellError as error:
-        raise UserError(f"{name}: {error.reason}") from error
-    console.say(f"{found.runs} runs of {name} at {found.commit}, {found.new} of them new; next: recompute")
+    wanted: list[tuple[str, str | None]] = [(_repo(repo), revision)] if repo else []
+    if repo is None:
+        wanted += [(each.repo, each.revision) for each in load_answers(content.workspace).values()]
+    for name, commit in wanted:
+        try:
+            found = published.pull(content.workspace, name, commit=published.find_commit(name, commit))
+        except CellError as error:
+            raise UserError(f"{name}: {error.reason}") from error
+        told = f"{found.runs} runs of {name} at {found.commit}, {found.new} of them new"
+        console.say(f"{told}; next: robustboard recompute")
+    if not wanted:
+        console.say("nothing to fetch: no file in leaderboard/predictions names a repository")
 
 
 @app.command()
@@ -123,6 +136,20 @@ def export(
         path = to / eval_results.FOLDER.rstrip("/") / name
         durable.write(path, eval_results.yaml_bytes(items))
         console.out(str(path))
+
+
+def _note(content: Content, repo: str, tag: str, commit: str) -> Path:
+    """Write down where predictions were published, for those who check the results."""
+    from robustboard import durable  # noqa: PLC0415 - not paid by --help
+    from robustboard.registry.drafts import draft, new_id  # noqa: PLC0415 - as above
+    from robustboard.runners import verifications  # noqa: PLC0415 - imports pyarrow
+
+    place = content.workspace.content / "leaderboard" / "predictions"
+    path = place / f"{new_id(repo.replace('/', '-') + '-' + tag)}.yaml"
+    by, day = verifications.who(content.workspace.content), verifications.today().isoformat()
+    values = {"repo": repo, "revision": commit, "by": by, "added": day}
+    durable.write(path, draft(None, values))
+    return path
 
 
 def _repo(text: str) -> str:

@@ -184,7 +184,11 @@ def test_the_whole_path_of_predictions_through_a_hub(hub: Hub, field: Ground, tm
     code, _, told = hub.run(there, "recompute", "--dry")
     assert (code, "0 results, 0 integers" in told) == (0, True)
     assert "no predictions here of 3 others" in told
-    code, _, told = hub.run(there, "predictions", "pull", "org/answers")
+    assert "nothing to fetch" in hub.run(there, "predictions", "pull")[2]
+    noted = here / "leaderboard/predictions/org-answers-2026.1.yaml"
+    (there / "leaderboard/predictions").mkdir()
+    shutil.copyfile(noted, there / "leaderboard/predictions" / noted.name)
+    code, _, told = hub.run(there, "predictions", "pull")
     assert (code, f"3 runs of org/answers at {commit}, 3 of them new" in told) == (0, True), told
     assert "0 of them new" in hub.run(there, "predictions", "pull", "org/answers")[2]
     code, _, told = hub.run(there, "recompute")

@@ -28,6 +28,7 @@ PREFIXES: Mapping[str, str] = {
     "leaderboard/boards/": "board",
     "leaderboard/invalidated/": "invalidation",
     "leaderboard/verifications/": "verification",
+    "leaderboard/predictions/": "predictions",
 }
 STATUS: Mapping[str, str] = {"A": "new", "M": "changed", "D": "vanished", "T": "changed"}
 

@@ -45,7 +45,7 @@ RULES: tuple[Rule, ...] = (
     Rule(r"registry/lock\.yaml", 16 * MIB, changed_only=True),
     Rule(rf"benchmarks/{_ID}-v[1-9][0-9]{{0,3}}\.yaml", 64 * 1024, new_only=True),
     Rule(rf"benchmarks/external/{_ID}\.(npz|parquet)", MIB, new_only=True, text=False),
-    Rule(rf"leaderboard/boards/{_ID}\.yaml", 64 * 1024),
+    Rule(rf"leaderboard/(boards|predictions)/{_ID}\.yaml", 64 * 1024),
     Rule(rf"leaderboard/(results|outcomes)/{_ID}/{_ID}--{_ID}\.json", 4 * MIB),
     Rule(r"CHANGELOG\.md", MIB, changed_only=True),
 )

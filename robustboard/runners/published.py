@@ -39,6 +39,8 @@ from robustboard.yamls import Frozen
 MANIFEST = "manifest.json"
 CARD = "README.md"
 MAX_MANIFEST = 64 * 1024 * 1024
+MAX_PULLED = 4 * 1024**3
+"""Bytes of one repository that are fetched; a stranger names it."""
 RUN = "run"
 _SCHEMA = pa.schema([pa.field(RUN, pa.string(), nullable=False), *SCHEMA])
 
@@ -207,6 +209,9 @@ def pull(workspace: Workspace, repo: str, *, commit: str) -> Pulled:
     listed = [file for file in manifest.files if file.path in needed]
     if needed - {file.path for file in listed}:
         raise StoreError(f"{repo}/{MANIFEST}: runs: a run names a file that is not listed")
+    size = sum(file.size for file in listed)
+    if size > MAX_PULLED:
+        raise StoreError(f"{repo}/{MANIFEST}: files: expected at most {MAX_PULLED} bytes, got {size}")
     locked = [LockedFile(path=file.path, size=file.size, sha256=file.sha256) for file in listed]
     found = hub.fetch(repo, locked, commit=commit, kind="dataset")
     for path in sorted(needed):
