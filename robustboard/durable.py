@@ -115,8 +115,9 @@ def replace(path: Path, data: bytes) -> None:
         try:
             partial.write_bytes(data)
             partial.replace(path)
-        finally:
+        except BaseException:
             partial.unlink(missing_ok=True)
+            raise
 
 
 def publish(path: Path, data: bytes) -> bool:

@@ -198,3 +198,21 @@ def test_a_lock_keeps_another_process_waiting(tmp_path: Path) -> None:
         assert not (tmp_path / "held").exists()
     waiter.join(10)
     assert waiter.exitcode == 0
+
+
+def test_a_file_that_can_be_made_again_is_whole_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "page.html"
+    durable.replace(path, b"old")
+    durable.replace(path, b"new")
+    assert path.read_bytes() == b"new"
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(DiskFullError):
+        durable.replace(path, b"newer")
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+    assert path.read_bytes() == b"new"
