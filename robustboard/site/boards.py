@@ -69,6 +69,8 @@ class ShownBoard:
     """Why cells have no number or an odd one, a line each."""
     curves: tuple[LineChart, ...]
     """Accuracy over budgets, the protocol that orders the board first."""
+    opening: LineChart | None
+    """The first of the curves, of ranked models without doubts alone: what the front page shows."""
     choices: Choices
 
     @property
@@ -147,13 +149,15 @@ def show_board(
             cells.append(ShownCell(view, None if doubted else next(found), doubted, column.folded))
         here = tuple(order[number] for order in orders)
         rows.append(ShownRow(row, tuple(cells), facets(row, models[row.model]), here))
+    sound = [row for row in board.ranked if not row.flagged.flags]
     return ShownBoard(
         board=board,
         rows=tuple(rows),
         groups=_groups(board.entry.columns),
         first=first_place(board),
         reasons=_reasons(board),
-        curves=_board_curves(board, benchmarks),
+        curves=_board_curves(board, benchmarks, board.rows),
+        opening=next(iter(_board_curves(board, benchmarks, sound)), None),
         choices=choices([row.facets for row in rows]),
     )
 
@@ -191,10 +195,12 @@ def _doubts(row: Row) -> Iterator[str]:
         yield f"Worst known number, which counts for the rank: {value}"
 
 
-def _board_curves(board: Board, benchmarks: Mapping[str, BenchmarkEntry]) -> tuple[LineChart, ...]:
-    """Accuracy over budgets for the first models: a figure for each protocol and kind with several budgets.
+def _board_curves(
+    board: Board, benchmarks: Mapping[str, BenchmarkEntry], rows: Sequence[Row]
+) -> tuple[LineChart, ...]:
+    """Accuracy over budgets for the first of some rows: a figure a protocol and kind with several budgets.
 
-    The protocol that orders the board comes first.
+    The protocol that orders the board comes first. The legend says which models' numbers are in doubt.
     """
     order = board.entry.order_column
     columns = [column for column in (order, *board.entry.columns) if column.derive is None]
@@ -207,10 +213,11 @@ def _board_curves(board: Board, benchmarks: Mapping[str, BenchmarkEntry]) -> tup
             if column.derive is None and (column.benchmark, column.dataset) == (benchmark, dataset)
         )
         lines: dict[str, list[Series]] = {}
-        for row in board.rows:
+        for row in rows:
             result = row.cells[place].result
+            name = f"{row.name}, doubted" if row.flagged.flags else row.name
             for one in curves(result) if result is not None else []:
-                lines.setdefault(one.name, []).append(Series(row.name, one.points, f"m/{row.model}.html"))
+                lines.setdefault(one.name, []).append(Series(name, one.points, f"m/{row.model}.html"))
         for kind, series in lines.items():
             first = series[:CURVE_MODELS]
             if max(len(one.points) for one in first) >= LEAST_PLACES:
