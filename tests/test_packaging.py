@@ -93,7 +93,7 @@ def test_every_dependency_has_a_lower_bound_and_no_cap() -> None:
 
 
 def test_the_extras_that_the_readme_names_exist() -> None:
-    assert set(PROJECT["optional-dependencies"]) >= {"corruptions", "charts", "slurm", "ray", "dev"}
+    assert set(PROJECT["optional-dependencies"]) >= {"corruptions", "slurm", "ray", "dev"}
 
 
 @pytest.mark.long
