@@ -135,7 +135,12 @@ TAMPERED = {
 }
 
 
-@pytest.mark.parametrize("name", list(TAMPERED))
+QUICK = "forged count"
+
+
+@pytest.mark.parametrize(
+    "name", [QUICK, *(pytest.param(n, marks=pytest.mark.long) for n in TAMPERED if n != QUICK)]
+)
 def test_a_tampered_pull_request_is_refused_naming_file_and_field(name: str, checkout: Path) -> None:
     import re
 
@@ -150,6 +155,7 @@ def test_a_tampered_pull_request_is_refused_naming_file_and_field(name: str, che
     assert report["faults"] == faults
 
 
+@pytest.mark.long
 def test_what_vanished_and_what_changed_is_told(checkout: Path) -> None:
     removed(checkout)
     forged_count(checkout)
@@ -179,6 +185,7 @@ def test_texts_of_strangers_stay_in_their_cells(checkout: Path) -> None:
     assert checkout.is_dir()
 
 
+@pytest.mark.long
 def test_nothing_new_is_said_in_one_line(checkout: Path) -> None:
     git(checkout, "checkout", "-q", "main")
     assert (

@@ -43,6 +43,7 @@ def results(field: Ground) -> dict[Any, Result]:
     }
 
 
+@pytest.mark.long
 def test_predictions_are_packed_by_protocol_and_unpacked_byte_for_byte(field: Ground, tmp_path: Path) -> None:
     store = Store(field.workspace.runs)
     found = compact(store, results(field), tmp_path / "out")
@@ -60,6 +61,7 @@ def test_predictions_are_packed_by_protocol_and_unpacked_byte_for_byte(field: Gr
             assert (fresh.folder(digest) / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+@pytest.mark.long
 def test_the_files_open_as_a_dataset_of_rows_with_their_run(field: Ground, tmp_path: Path) -> None:
     """Read by pyarrow alone: two models side by side under one protocol."""
     found = compact(Store(field.workspace.runs), results(field), tmp_path)
@@ -71,6 +73,7 @@ def test_the_files_open_as_a_dataset_of_rows_with_their_run(field: Ground, tmp_p
     assert f"data_files: {path}" in card
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spoil", ["label", "predicted", "rows", "run", "record"])
 def test_rows_that_are_not_those_of_the_run_are_refused(spoil: str, field: Ground, tmp_path: Path) -> None:
     found = compact(Store(field.workspace.runs), results(field), tmp_path / "out")
@@ -93,6 +96,7 @@ def test_rows_that_are_not_those_of_the_run_are_refused(spoil: str, field: Groun
         restore(Store(tmp_path / "fresh" / "runs"), run, table, run.path)
 
 
+@pytest.mark.long
 def test_a_packed_result_with_other_predictions_is_refused(field: Ground, tmp_path: Path) -> None:
     found = results(field)
     shards = found[OTHER].shards
@@ -162,6 +166,7 @@ def checkout(field: Ground, root: Path, *, runs: bool) -> Path:
     return root
 
 
+@pytest.mark.long
 def test_the_whole_path_of_predictions_through_a_hub(hub: Hub, field: Ground, tmp_path: Path) -> None:
     """Dry run, publish with tag, publish again, pull into a fresh place, count there, and each refusal."""
     here = checkout(field, tmp_path / "here", runs=True)
@@ -210,6 +215,7 @@ def test_the_whole_path_of_predictions_through_a_hub(hub: Hub, field: Ground, tm
     assert (code, told.splitlines()[-1]) == (2, "org/answers: the token may not write to it")
 
 
+@pytest.mark.long
 def test_a_changed_content_never_moves_a_tag(hub: Hub, field: Ground, tmp_path: Path) -> None:
     here = checkout(field, tmp_path / "here", runs=True)
     (hub.root / "writable").touch()

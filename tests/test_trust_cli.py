@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,26 @@ from robustboard import commands, trust_cli
 from robustboard.errors import UserError
 from robustboard.leaderboard.results import workspace_results
 from robustboard.runners.keys import Cell
+from robustboard.runners.record import Result
 from robustboard.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 SET = "external-digits-pgd-v1"
 
 
-def test_an_external_set_for_the_model_at_the_same_budget_is_taken_by_its_run() -> None:
-    content = commands.load(Workspace(ROOT, ROOT))
-    results = workspace_results(content.workspace)
+@pytest.fixture(scope="module")
+def content() -> commands.Content:
+    return commands.load(Workspace(ROOT, ROOT))
+
+
+@pytest.fixture(scope="module")
+def results(content: commands.Content) -> Mapping[Cell, Result]:
+    return workspace_results(content.workspace)
+
+
+def test_an_external_set_for_the_model_at_the_same_budget_is_taken_by_its_run(
+    content: commands.Content, results: Mapping[Cell, Result]
+) -> None:
     cell = Cell("digits-resnet", "pgd-v1", "digits")
     found = trust_cli._adaptive(content, cell, results[cell], SET)
     assert found == results[cell._replace(benchmark=SET)].key_digest
@@ -37,9 +49,9 @@ def test_an_external_set_for_the_model_at_the_same_budget_is_taken_by_its_run() 
         (Cell("digits-resnet", "pgd-v1", "digits"), "external-digits-pgd-v2", "unknown benchmark"),
     ],
 )
-def test_anything_else_is_refused(cell: Cell, benchmark: str, said: str) -> None:
-    content = commands.load(Workspace(ROOT, ROOT))
-    result = workspace_results(content.workspace)[cell]
+def test_anything_else_is_refused(
+    cell: Cell, benchmark: str, said: str, content: commands.Content, results: Mapping[Cell, Result]
+) -> None:
     with pytest.raises(UserError) as error:
-        trust_cli._adaptive(content, cell, result, benchmark)
+        trust_cli._adaptive(content, cell, results[cell], benchmark)
     assert said in str(error.value)

@@ -48,11 +48,11 @@ def test_d1_every_forgery_is_refused_with_file_and_field(field: Ground) -> None:
     assert count >= 200
 
 
-def test_d1_every_sixth_forgery_is_refused_with_file_and_field(field: Ground) -> None:
+def test_d1_every_twentieth_forgery_is_refused_with_file_and_field(field: Ground) -> None:
     """The same battery, thinned out."""
-    count, wrong = outcome(field, 6)
+    count, wrong = outcome(field, 20)
     assert wrong == []
-    assert count >= 33
+    assert count >= 10
 
 
 def lenient(data: bytes) -> bool:
@@ -64,6 +64,7 @@ def lenient(data: bytes) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_the_control_lets_most_of_them_pass(field: Ground) -> None:
     """A lenient reader accepts more than half of the forged files: the battery has teeth."""
     accepted = seen = 0

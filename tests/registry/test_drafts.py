@@ -129,7 +129,7 @@ hostile = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(config=st.dictionaries(st.sampled_from([*TIMM, *TIMM["pretrained_cfg"], "model_args"]), hostile),
        card=st.dictionaries(st.sampled_from(["license", "datasets", "pretty_name"]), hostile))  # fmt: skip
 def test_whatever_a_config_holds_the_draft_is_yaml_that_the_reader_takes(

@@ -10,6 +10,7 @@ from tests.conftest import Plant
 from tests.test_new_cli import COMMIT, Hub, filled, hub
 
 __all__ = ["hub"]
+pytestmark = pytest.mark.long
 BOARD = "leaderboard/boards/README.md"
 
 

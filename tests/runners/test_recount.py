@@ -127,7 +127,7 @@ def stored(kind: str, seed: int, key: RunKey, store: Store) -> tuple[StoredRun, 
 
 
 @pytest.mark.parametrize("kind", list(PROCEDURES))
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_d3_both_programs_count_the_same(kind: str, seed: int, run_key: RunKey, tmp_path: Path) -> None:
     """D3: exact equality of every integer, for every kind of procedure, on rows drawn at random."""
     store = Store(tmp_path / "runs")
@@ -185,6 +185,7 @@ def test_other_bytes_than_recorded_are_refused_before_they_are_counted(
         recount(Store(tmp_path / "empty" / "runs"), result)
 
 
+@pytest.mark.long
 def test_d3_every_stored_run_of_this_checkout_is_counted_the_same() -> None:
     """The committed results whose predictions lie here, as after `make leaderboard`."""
     workspace = find(ROOT)

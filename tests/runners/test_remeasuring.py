@@ -79,7 +79,7 @@ def wrong(table: PredictionTable) -> list[str]:
 
 
 @pytest.mark.parametrize("cell", [ALL, NOISE, PGD])
-@pytest.mark.parametrize("rows", [16, 48])
+@pytest.mark.parametrize("rows", [pytest.param(16, marks=pytest.mark.long), 48])
 def test_an_honest_run_passes_whatever_the_batch_size(field: Place, cell: Cell, rows: int) -> None:
     found = audit(session(field, rows), stored(field, cell), images=60, seed=rows)
     assert (found.passed, found.differing, found.near_ties) == (True, (), 0)
@@ -161,6 +161,7 @@ def test_d2_six_hundred_images_find_half_a_percent(field: Place, fresh: Predicti
         assert compare(honest, sampled(fresh, rows)) == []
 
 
+@pytest.mark.long
 def test_the_control_with_sixty_images_misses_most(field: Place, fresh: PredictionTable) -> None:
     assert caught(field, fresh, 60) < 60
 
@@ -199,6 +200,7 @@ def runners_up(field: Place) -> dict[str, tuple[int, float]]:
     }
 
 
+@pytest.mark.long
 def test_a_near_tie_is_excused_and_another_class_never(field: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = stored(field, ALL)
     behind = runners_up(field)
@@ -221,6 +223,7 @@ def test_a_near_tie_is_excused_and_another_class_never(field: Place, monkeypatch
     assert not audit(session(field), replace(honest, predictions=told(second)), images=IMAGES, seed=0).passed
 
 
+@pytest.mark.long
 def test_too_many_near_ties_are_a_choice_and_no_accident(
     field: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +237,7 @@ def test_too_many_near_ties_are_a_choice_and_no_accident(
     assert not found.passed
 
 
+@pytest.mark.long
 def test_forged_confidences_and_labels_are_found_too(field: Place) -> None:
     honest = stored(field, ALL)
     rows = honest.predictions.table.to_pydict()
