@@ -153,8 +153,10 @@ class Measured:
         trust: Mapping[Cell, Standing] | None = None,
     ) -> Measured:
         """With the outdated ones found by comparing keys with entries."""
-        old = outdated(results, catalog, benchmarks)
         doubted = {cell: _doubt(each) for cell, each in (trust or {}).items() if not each.ranked}
+        # Image bytes are judged by what most results saw: what nobody vouches for has no vote.
+        vouched = {cell: result for cell, result in results.items() if cell not in doubted}
+        old = outdated(vouched, catalog, benchmarks)
         old = old | {cell: reason for cell, (_, reason) in doubted.items() if cell in results}
         flags = raised(results, old, benchmarks)
         return cls(results, old, failures or {}, benchmarks, flags, outcomes or {}, trust or {})

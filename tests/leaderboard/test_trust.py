@@ -76,6 +76,27 @@ def test_an_invalidated_result_leaves_the_ranks_and_stays_with_its_reason(world:
     assert (shown["status"], shown["provenance"]) == ("invalidated", "verified")
 
 
+def test_results_that_nobody_vouches_for_cannot_make_those_of_others_old(world: World) -> None:
+    """Two unchecked results on other image bytes outnumber a verified one, and change nothing of it."""
+    names = ("good", "fair", "poor")
+    for name in names:
+        world.add_model(name)
+    results = {cell(name): world.result(name) for name in names}
+    for name in names[1:]:
+        key = results[cell(name)].key.model_copy(update={"data_fingerprint": "f" * 64})
+        results[cell(name)] = results[cell(name)].model_copy(update={"key": key})
+    tiers: dict[str, Tier] = {"good": "verified", "fair": "reported", "poor": "reported"}
+    trust = {cell(name): Standing(tier) for name, tier in tiers.items()}
+    found = build_board(
+        ENTRY, world.catalog, Measured.of(results, world.catalog, world.benchmarks, trust=trust)
+    )
+    assert {row.model: (row.ranks, row.cells[0].status) for row in found.rows} == {
+        "good": ((1, 1), "ok"),
+        "fair": (None, "unchecked"),
+        "poor": (None, "unchecked"),
+    }
+
+
 def test_the_board_s_data_say_who_checked_what_and_when(world: World) -> None:
     result = world.result(world.add_model("good").id)
     values = {
