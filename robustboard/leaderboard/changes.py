@@ -146,7 +146,8 @@ def _line(cells: Iterable[str]) -> str:
 
 def _cell(text: str) -> str:
     """Text that Markdown and HTML show as it is, on one line, and that calls nobody."""
-    harmless = {"`": "'", "<": "&lt;", ">": "&gt;", "@": "@\u200b"} | {sign: f"\\{sign}" for sign in "|[]*_"}
+    named = {"`": "'", "&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b"}
+    harmless = named | {sign: f"\\{sign}" for sign in "\\|[]*_~"}
     return "".join(harmless.get(sign, sign) for sign in " ".join(text.split()))
 
 
