@@ -157,7 +157,8 @@ class Archive:
                     continue
                 if not member.isreg() or member.issparse():
                     raise self._refused(f"member {echo(path)}: expected files and folders only")
-                if member.offset_data + member.size > end:
+                # Sizes are signed in a tar: one below 0 would lead back to what was read.
+                if member.size < 0 or member.offset_data + member.size > end:
                     raise self._refused(f"member {echo(path)}: the archive is cut short")
                 yield Member(path, member.size, self._tar_reader(path, member.offset_data, member.size))
 
