@@ -27,5 +27,7 @@ def header(name: str, size: int) -> bytes:
 def test_a_member_that_cannot_be_as_large_as_it_says_is_refused(size: int, tmp_path: Path) -> None:
     path = tmp_path / "odd.tar"
     path.write_bytes(header("zero/a.png", size) + bytes(512))
-    with pytest.raises(CellError, match=r"odd\.tar: (member 'zero/a\.png': the archive is cut|not an archive)"):
+    with pytest.raises(
+        CellError, match=r"odd\.tar: (member 'zero/a\.png': the archive is cut|not an archive)"
+    ):
         Archive(path, "odd.tar", tmp_path)
