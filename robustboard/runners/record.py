@@ -81,7 +81,9 @@ class Score(Frozen):
     correct: Natural | None = None
     unit: Literal["share", "count", "ratio", "difference", "percent"] = "share"
     direction: Literal["higher", "lower", "none"] = "higher"
-    interval: Literal["wilson-95", "normal-95", "newcombe-95", "bootstrap-95", "ends-95", "none"] = "wilson-95"
+    interval: Literal["wilson-95", "normal-95", "newcombe-95", "bootstrap-95", "ends-95", "none"] = (
+        "wilson-95"
+    )
     status: Literal["ok", "undefined"] = "ok"
     reason: str | None = None
 
