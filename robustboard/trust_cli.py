@@ -102,7 +102,7 @@ def audit(
     """Measure a random sample of a stored run's images again; equal rows earn the tier *verified*.
 
     A class may differ only where two classes are nearly tied. 600 images find a forgery of half a percent
-    with 95 % probability. Exit code 1 when a row differs.
+    with 95 % probability; fewer are compared, and earn nothing. Exit code 1 when a row differs.
 
     Examples:
       robustboard audit digits-resnet/clean-v1/digits
@@ -129,7 +129,7 @@ def audit(
         except CellError as error:
             raise UserError(f"{cell.name}: {error.reason}") from error
         found.append(one)
-        if one.passed:
+        if one.passed and one.enough:
             _note(content.workspace, stored[1], one, against)
     _show(found, as_json=as_json)
     raise typer.Exit(0 if all(one.passed for one in found) else FAILED)
@@ -225,6 +225,7 @@ def _adaptive(content: Content, cell: Cell, result: Result, benchmark: str) -> s
     from robustboard.benchmarks.entries import External  # noqa: PLC0415 - only here
     from robustboard.errors import UnknownNameError  # noqa: PLC0415 - only here
     from robustboard.leaderboard.results import workspace_results  # noqa: PLC0415 - only here
+    from robustboard.leaderboard.trust import standings  # noqa: PLC0415 - only here
 
     if benchmark not in content.benchmarks:
         raise UnknownNameError("benchmark", benchmark, content.benchmarks)
@@ -234,6 +235,9 @@ def _adaptive(content: Content, cell: Cell, result: Result, benchmark: str) -> s
     other = workspace_results(content.workspace).get(cell._replace(benchmark=benchmark))
     if other is None or not other.complete:
         raise UserError(f"{benchmark} was not measured on {cell.model} and {cell.dataset}: run it first")
+    trust = standings(content.workspace, {cell._replace(benchmark=benchmark): other})
+    if not all(each.ranked for each in trust.values()):
+        raise UserError(f"{benchmark} on {cell.model} is unchecked or invalidated: run it, or audit it first")
     if other.headline != result.headline:
         raise UserError(f"{benchmark} is about {other.headline}, the result about {result.headline}")
     return other.key_digest
@@ -251,6 +255,12 @@ def _note(workspace: Workspace, run: StoredRun, one: Audit, against: str | None)
         verifications.note(workspace, run, check)
 
 
+def _verdict(one: Audit) -> str:
+    if not one.passed:
+        return "NOT what this machine measures"
+    return "verified" if one.enough else "equal, on too few images to verify it"
+
+
 def _show(found: Sequence[Audit], *, as_json: bool) -> None:
     if as_json:
         console.out_json(
@@ -258,6 +268,7 @@ def _show(found: Sequence[Audit], *, as_json: bool) -> None:
                 {
                     "cell": one.cell.name,
                     "passed": one.passed,
+                    "verified": one.passed and one.enough,
                     **one.evidence,
                     "differing": [str(each) for each in one.differing[:SHOWN]],
                 }
@@ -276,7 +287,7 @@ def _show(found: Sequence[Audit], *, as_json: bool) -> None:
                 str(one.seed),
                 str(one.near_ties),
                 str(len(one.differing)),
-                "verified" if one.passed else "NOT what this machine measures",
+                _verdict(one),
             )
             for one in found
         ],

@@ -211,11 +211,15 @@ def test_audit_recompute_and_invalidate_from_the_command_line(checkout: Path) ->
     done = robustboard(checkout, "recompute", "other/clean-v1/digits")
     assert done.exit_code == 0, done.output
     assert (cell()["status"], cell()["provenance"]) == ("ok", "recomputed")
-    words = ("audit", "other/clean-v1/digits", "--n", "50", "--seed", "3", "--json", "--quiet")
-    audited = robustboard(checkout, *words)
+    words = ("audit", "other/clean-v1/digits", "--seed", "3", "--json", "--quiet", "--n")
+    (few,) = json.loads(robustboard(checkout, *words, "50").stdout)
+    assert (few["passed"], few["verified"], few["images"]) == (True, False, 50)
+    assert cell()["provenance"] == "recomputed"
+    audited = robustboard(checkout, *words, "600")
     assert audited.exit_code == 0, audited.output
     (told,) = json.loads(audited.stdout)
-    assert (told["passed"], told["images"], told["of"], told["rows"]) == (True, 50, 100, 50)
+    assert (told["passed"], told["verified"]) == (True, True)
+    assert (told["images"], told["of"], told["rows"]) == (100, 100, 100)
     assert (told["differing"], told["near_ties"], told["seed"]) == ([], 0, 3)
     shown = cell()
     assert shown["provenance"] == "verified"

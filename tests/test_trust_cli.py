@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,15 @@ def test_anything_else_is_refused(
     with pytest.raises(UserError) as error:
         trust_cli._adaptive(content, cell, results[cell], benchmark)
     assert said in str(error.value)
+
+
+def test_an_attack_that_nobody_has_checked_lends_no_tier(
+    content: commands.Content, results: Mapping[Cell, Result], tmp_path: Path
+) -> None:
+    cell, name = Cell("digits-resnet", "pgd-v1", "digits"), f"digits-resnet/{SET}--digits.json"
+    place = tmp_path / "leaderboard" / "results" / name
+    place.parent.mkdir(parents=True)
+    place.write_bytes((ROOT / "leaderboard" / "results" / name).read_bytes())
+    submitted = replace(content, workspace=Workspace(tmp_path, tmp_path))
+    with pytest.raises(UserError, match=f"{SET} on digits-resnet is unchecked or invalidated: run it"):
+        trust_cli._adaptive(submitted, cell, results[cell], SET)

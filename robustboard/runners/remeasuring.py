@@ -85,6 +85,11 @@ class Audit:
         return not self.differing and self.near_ties <= max(1, int(MOST_TIES * self.rows))
 
     @property
+    def enough(self) -> bool:
+        """Whether so many images were looked at that equal rows say something of the others."""
+        return self.images >= min(IMAGES, self.of)
+
+    @property
     def evidence(self) -> dict[str, str | int]:
         """For the record."""
         return {
