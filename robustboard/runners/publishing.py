@@ -13,7 +13,7 @@ from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, errors
 
-from robustboard.errors import UserError
+from robustboard.errors import UserError, echo
 from robustboard.runners import hub
 
 KEPT = frozenset({".gitattributes"})
@@ -83,9 +83,17 @@ def _content_at(package: Package, commit: str) -> bool:
 
 
 def _commit(api: HfApi, package: Package, head: str | None) -> str:
-    """One commit with all files of the package, without those of an older version; its hash."""
+    """One commit with all files of the package, without those of an older version; its hash.
+
+    Raises UserError for a repository that holds something else.
+    """
     there = api.list_repo_files(package.repo, revision=head, repo_type="dataset") if head else []
     gone = [name for name in there if name not in package.files and name not in KEPT]
+    if gone and package.manifest not in there:
+        raise UserError(
+            f"{package.repo}: expected an empty dataset or one with {package.manifest}, got {len(gone)} other"
+            f" files ({echo(gone[0])}): what was not published from here is not deleted"
+        )
     info = api.create_commit(
         package.repo,
         [

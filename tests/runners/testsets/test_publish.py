@@ -227,6 +227,23 @@ def test_the_next_version_is_a_commit_on_top(board: Board) -> None:
     assert files(board.repository / first) == files(board.set)
 
 
+def test_a_repository_of_something_else_loses_nothing(board: Board) -> None:
+    """A slip in --repo: the files of an older version go, those of another data set do not."""
+    there = board.repository / ("e" * 40)
+    there.mkdir(parents=True)
+    (there / "README.md").write_text("years of work")
+    (there / "train.csv").write_text("a,b")
+    (board.repository / "main").write_text(there.name)
+
+    code, told = board.publish("--yes")
+
+    assert (code, board.main(), board.commits()) == (2, there.name, [there.name])
+    assert told == (
+        f"{board.repo}: expected an empty dataset or one with {MANIFEST}, got 1 other files ('train.csv'):"
+        " what was not published from here is not deleted"
+    )
+
+
 def test_cut_off_at_any_request_the_hub_holds_all_or_nothing(board: Board) -> None:
     """F3: the line is cut after 0, 1, 2 ... requests: never a partial commit, and the next try goes on."""
     counter = board.hub / "cut"
