@@ -17,7 +17,8 @@ from tests.leaderboard.made_up import World, made
 from tests.leaderboard.test_flagged import UNBOUNDED
 from tests.leaderboard.test_flags import PROTOCOLS, falling, flag
 from tests.site.conftest import site_of
-from tests.site.test_render import PGD, Page, cells, check_all
+from tests.site.reading import Page, cells, check_all
+from tests.site.test_render import PGD
 
 NOTED = flag("few-classes")
 

@@ -21,7 +21,7 @@ from robustboard.site.sets import ShownSet, shown_sets
 from robustboard.workspace import Workspace
 from tests.leaderboard.made_up import World
 from tests.site.conftest import site_of
-from tests.site.test_render import check_all
+from tests.site.reading import check_all
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = Workspace(ROOT, ROOT)

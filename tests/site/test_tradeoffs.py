@@ -8,7 +8,8 @@ from robustboard.site import published
 from robustboard.site.render import render
 from robustboard.site.tradeoffs import generated_plots, reported_plots, trade_offs
 from tests.site.gates.showcase import showcase
-from tests.site.test_render import PGD, Page
+from tests.site.reading import Page
+from tests.site.test_render import PGD
 
 CLEAN = {"id": "clean", "title": "Clean", "benchmark": "clean-v1", "dataset": "squares"}
 
