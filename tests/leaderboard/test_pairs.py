@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 
+from robustboard.leaderboard import pairs
 from robustboard.leaderboard.pairs import bootstrap_sum, paired, paired_bootstrap, resampled_mean
 
 
@@ -81,6 +83,18 @@ def test_resampling_takes_the_variance_of_a_mean() -> None:
     means = resampled_mean(values)
     assert means.std() == pytest.approx(values.std() / 50, rel=0.03)
     assert np.array_equal(means, resampled_mean(values))
+
+
+def test_resampling_many_values_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3,000 distinct values, 1,500 times: 36 MB of counts if drawn at once."""
+    values = np.random.default_rng(4).random(3000)
+    tracemalloc.start()
+    means = resampled_mean(values, resamples=1500)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 35e6
+    monkeypatch.setattr(pairs, "DRAWN", 10**9)
+    assert means == pytest.approx(resampled_mean(values, resamples=1500), rel=1e-12)
 
 
 def test_columns_on_the_same_images_are_drawn_together() -> None:
