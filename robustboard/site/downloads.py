@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from robustboard.leaderboard.board import Board
-from robustboard.leaderboard.cells import CellView, Measured
+from robustboard.leaderboard.cells import STATUSES, CellView, Measured
 from robustboard.registry.catalog import Catalog
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import Score
@@ -23,8 +23,9 @@ COLUMNS: Mapping[str, str] = {
     "condition": "clean, or the perturbation with its budget",
     "headline": "yes for the score that stands for the cell on boards",
     "provenance": "verified: this project ran it; adaptive: attacked by an attack made for it, too;"
-    " recomputed: counted again from predictions; reported: somebody says so; empty where nothing was run",
-    "status": "ok, partial, outdated, undefined, failed, withheld or not run",
+    " recomputed: counted again from predictions; smoke: a few images were measured; reported: somebody says"
+    " so; empty where nothing was run",
+    "status": f"{', '.join(STATUSES[:-1])} or {STATUSES[-1]}",
     "value": "in the unit of the row; shares run from 0 to 1; empty where there is none",
     "low": "lower end of the 95 % interval",
     "high": "upper end of the 95 % interval",

@@ -3,11 +3,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from robustboard import jsons
+from robustboard.leaderboard.cells import CellStatus
+from robustboard.runners.verifications import Tier
 from robustboard.site import downloads
 
 PGD = {"id": "pgd", "title": "PGD", "benchmark": "pgd-v1", "dataset": "squares"}
@@ -90,3 +92,9 @@ def test_json_says_what_its_columns_mean(world: Any, site: Any) -> None:
     value = json.loads(downloads.leaderboard_json(found, made.boards))
     assert set(value["scores"][0]) == set(value["columns"]) == set(downloads.COLUMNS)
     assert value["boards"][0]["rows"][0]["ranks"] == [1, 1]
+
+
+def test_every_word_that_a_column_may_hold_is_explained() -> None:
+    """A status or tier that is added later has to be told of."""
+    assert [word for word in get_args(CellStatus) if word not in downloads.COLUMNS["status"]] == []
+    assert [word for word in get_args(Tier) if f"{word}:" not in downloads.COLUMNS["provenance"]] == []
