@@ -23,7 +23,7 @@ class Invalidation(Frozen):
     benchmark: VersionedId
     dataset: EntryId
     key: Sha256
-    """Digest of the run: a new run of the same cell is not touched."""
+    """Digest of the run's key: a run with other weights, data, protocol or software is not touched."""
     reason: Prose
     by: Line
     day: Day

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,9 @@ TIMES = 4
 
 REMOTE_CODE = ("auto_map", "trust_remote_code", "custom_pipelines", "custom_pipeline", "quantization_config")
 """Keys that make libraries run code of a repository, or fetch kernels."""
+
+CHOICE = "_implementation"
+"""In names of keys by which transformers chooses kernels: `sdpa`, or a repository that it would run."""
 
 CLIP_KEYS = frozenset(
     {
@@ -103,8 +106,25 @@ def read_config(path: Path, limit: int = LARGEST_CONFIG) -> dict[str, Any]:
         raise CellError("load", f"{path.name}: expected a mapping, got something else")
     for key in REMOTE_CODE:
         if config.get(key):
-            raise CellError("load", f"{path.name}: {key}: code and kernels from a repository are never run")
+            raise _remote(path.name, key)
+    kernels = next(_kernels(config), None)
+    if kernels is not None:
+        raise _remote(path.name, kernels)
     return config
+
+
+def _remote(name: str, key: str) -> CellError:
+    return CellError("load", f"{name}: {key}: code and kernels from a repository are never run")
+
+
+def _kernels(config: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
+    """Keys, at any depth, that name kernels of a repository."""
+    left = [config]
+    while left:
+        value = left.pop()
+        named = value if isinstance(value, dict) else {}
+        yield from (echo(key) for key, text in named.items() if CHOICE in key and "/" in str(text))
+        left += [*named.values()] if named else value if isinstance(value, list) else []
 
 
 def check_size(build: Callable[[], nn.Module], stored: int, *, what: str) -> None:

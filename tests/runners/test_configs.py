@@ -53,7 +53,9 @@ def test_small_sound_configurations_pass(tmp_path: Path) -> None:
     """Keys that the libraries add themselves, and those of older versions of a network, do no harm."""
     check_open_clip(clip(tmp_path), CONFIG, TENSORS)
     (tmp_path / "unet").mkdir()
-    check_diffusers(unet(tmp_path / "unet", mid_block_scale_factor=1, an_older_key=3))
+    check_diffusers(
+        unet(tmp_path / "unet", mid_block_scale_factor=1, an_older_key=3, attn_implementation="sdpa")
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,6 +94,8 @@ def test_open_clip_is_given_no_other_sizes_and_keys(
         ({"down_block_types": ["EvilBlock", "DownBlock2D"]}, "diffusers cannot build UNet2DModel"),
         ({"layers_per_block": "x"}, "diffusers cannot build UNet2DModel"),
         ({"auto_map": {"AutoModel": "x.Evil"}}, "auto_map: code and kernels"),
+        ({"_attn_implementation": "evil/kernel"}, "'_attn_implementation': code and kernels"),
+        ({"text_config": {"attn_implementation": "evil/x:f"}}, "'attn_implementation': code and kernels"),
     ],
 )
 def test_diffusers_is_given_no_other_classes_and_sizes(
