@@ -116,15 +116,13 @@ def measure_generated(
     oracle's rows have its margin as group. Arguments as those of `procedures.measure`. Raises CellError as
     `oracle_loop.perturb` does.
     """
-    pixels = valid_pixels(images)
     classifier.eval()
     autocast = key.precision == "bfloat16"
     model = Model(classifier, batch_size=batch_size, classes=classes, device=device, autocast=autocast)
-    columns = None if classes is None else np.array(classes, np.int64)
-    shard = _Shard(tuple(ids), labels, model, columns)
+    shard = _Shard(tuple(ids), labels, model, None if classes is None else np.array(classes, np.int64))
     still = np.zeros(len(ids), np.float32)
     with torch.inference_mode(mode=False), torch.no_grad():
-        originals = torch.from_numpy(pixels).to(model.device)
+        originals = torch.from_numpy(valid_pixels(images)).to(model.device)
         positions = torch.from_numpy(positions_of(labels, classes)).to(model.device)
         tables = [shard.seen(CLEAN, originals, still)]
         tables += [
@@ -142,7 +140,6 @@ def measure_generated(
             rebuilt = reconstruct(cast.generators[name], origin, batch_size)
             tables.append(_rebuilt(shard, reconstruction_name(name), rebuilt, originals))
         for use, oracle in setting.pairs:
-            pair = pair_name(use.generator, oracle)
             loop = LoopSettings(
                 budget=procedure.budget,
                 step_size=float(use.step_size),
@@ -152,7 +149,8 @@ def measure_generated(
             )
             origin = Origin(start, targets, draws[use.generator], positions)
             made = perturb(model, cast.oracles[oracle], cast.generators[use.generator], origin, loop)
-            tables += _pair(shard, pair, made, originals, (cast.oracles[oracle], keep))
+            name = pair_name(use.generator, oracle)
+            tables += _pair(shard, name, made, originals, (cast.oracles[oracle], keep))
     return PredictionTable.concat(tables)
 
 
