@@ -357,12 +357,17 @@ def show_comparison(
     from robustboard.leaderboard.compare import compare  # noqa: PLC0415 - imports scipy
     from robustboard.leaderboard.outcomes import workspace_outcomes  # noqa: PLC0415 - only here
     from robustboard.leaderboard.results import workspace_results  # noqa: PLC0415 - only here
+    from robustboard.leaderboard.trust import standings  # noqa: PLC0415 - only here
 
     for name in (first, second):
         content.catalog.model(name)
     results = workspace_results(content.workspace)
     outcomes = workspace_outcomes(content.workspace, results)
-    found = compare(first, second, results, outcomes, every_score=every_score, bootstrap=bootstrap)
+    trust = standings(content.workspace, results)
+    wrong = {cell: each.invalid for cell, each in trust.items() if each.invalid is not None}
+    found = compare(
+        first, second, results, outcomes, every_score=every_score, bootstrap=bootstrap, wrong=wrong
+    )
     if as_json:
         console.out_json(found.as_data())
         return

@@ -129,10 +129,12 @@ def compare(
     *,
     every_score: bool = False,
     bootstrap: bool = False,
+    wrong: Mapping[Cell, str] | None = None,
 ) -> Comparison:
     """All cells that either model has, sorted; headlines only unless `every_score`.
 
-    With `bootstrap` the paired intervals are percentiles over images drawn again, 10,000 times.
+    With `bootstrap` the paired intervals are percentiles over images drawn again, 10,000 times. `wrong` says
+    why results were invalidated: their numbers are shown, and decide nothing.
 
     By pairs where both have per-image outcomes, with p-values adjusted for the number of scores compared.
     Results on other image bytes, or under another protocol, are never compared: the verdict is
@@ -145,8 +147,9 @@ def compare(
         sides = Cell(a, benchmark, dataset), Cell(b, benchmark, dataset)
         left, right = (results.get(side) for side in sides)
         bits = Bits(*((outcomes or {}).get(side) for side in sides), bootstrap=bootstrap)
+        doubts = [f"{side.model} is invalidated: {wrong[side]}" for side in sides if wrong and side in wrong]
         differences += [
-            _difference(benchmark, dataset, name, (left, right), bits)
+            _difference(benchmark, dataset, name, (left, right), bits, doubt="; ".join(doubts) or None)
             for name in _names(left, right, every_score=every_score)
         ]
     return Comparison(a, b, tuple(adjusted(differences)))
@@ -216,12 +219,18 @@ def _score(result: Result | None, metric: str, condition: str) -> Score | None:
 
 
 def _difference(
-    benchmark: str, dataset: str, name: str, results: tuple[Result | None, Result | None], bits: Bits
+    benchmark: str,
+    dataset: str,
+    name: str,
+    results: tuple[Result | None, Result | None],
+    bits: Bits,
+    *,
+    doubt: str | None = None,
 ) -> Difference:
     metric, _, condition = name.partition("@")
     a, b = (_score(result, metric, condition) for result in results)
     left, right = results
-    fault = mismatch(left, right) if left is not None and right is not None else None
+    fault = doubt or (mismatch(left, right) if left is not None and right is not None else None)
     pairs: Pairs | None = None
     difference: float | None = None
     if a is None or b is None:

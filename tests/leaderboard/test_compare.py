@@ -67,6 +67,17 @@ def test_equal_accuracy_on_other_images_is_a_tie(pair: Any) -> None:
     assert found.verdict == "tied"
 
 
+def test_an_invalidated_result_decides_nothing(pair: Any) -> None:
+    results = by_cell(pair.result("one", correct=900), pair.result("two", correct=500))
+    bits = outcomes(results, one={"clean": first(900)}, two={"clean": first(500)})
+    wrong = {Cell("two", "clean-v1", "squares"): "another crop (A tester, 2026-02-03)"}
+    found = compare("one", "two", results, bits, wrong=wrong).differences[0]
+    assert (found.verdict, found.pairs, found.difference) == ("unknown", None, None)
+    assert found.reason == "two is invalidated: another crop (A tester, 2026-02-03)"
+    assert found.b is not None
+    assert found.b.correct == 500
+
+
 def test_intervals_that_part_are_a_clear_difference(pair: Any) -> None:
     results = by_cell(pair.result("one", correct=900), pair.result("two", correct=500))
     found = compare("one", "two", results).differences[0]
