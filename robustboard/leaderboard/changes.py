@@ -24,6 +24,7 @@ PREFIXES: Mapping[str, str] = {
     "registry/testsets/": "test set",
     "registry/labels/": "label file",
     "registry/reported/": "reported numbers",
+    "registry/lock.yaml": "lock",
     "benchmarks/": "protocol",
     "leaderboard/boards/": "board",
     "leaderboard/invalidated/": "invalidation",
