@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robustboard import console
-from robustboard.errors import CellError, UserError, echo
+from robustboard.errors import CellError, StoreError, UserError, echo
 
 if TYPE_CHECKING:
     from robustboard.commands import Content
@@ -88,6 +88,8 @@ def pull(
       robustboard predictions pull
 
       robustboard predictions pull org/predictions
+
+    A repository that cannot be fetched is told, and the others are fetched; then the exit code is 2.
     """
     from robustboard.leaderboard.answers import load_answers  # noqa: PLC0415 - only here
     from robustboard.runners import published  # noqa: PLC0415 - imports the Hub's client
@@ -96,15 +98,22 @@ def pull(
     wanted: list[tuple[str, str | None]] = [(_repo(repo), revision)] if repo else []
     if repo is None:
         wanted += [(each.repo, each.revision) for each in load_answers(content.workspace).values()]
+    absent: list[str] = []
     for name, commit in wanted:
         try:
             found = published.pull(content.workspace, name, commit=published.find_commit(name, commit))
-        except CellError as error:
-            raise UserError(f"{name}: {error.reason}") from error
+        except (CellError, StoreError) as error:
+            # One that was deleted or damaged since must not keep the others from being checked.
+            absent.append(f"{name}: {error.reason if isinstance(error, CellError) else error}")
+            continue
         told = f"{found.runs} runs of {name} at {found.commit}, {found.new} of them new"
         console.say(f"{told}; next: robustboard recompute")
     if not wanted:
         console.say("nothing to fetch: no file in leaderboard/predictions names a repository")
+    for line in absent[:-1]:
+        console.say(line)
+    if absent:
+        raise UserError(absent[-1])
 
 
 @app.command()

@@ -10,19 +10,23 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from robustboard import jsons
-from robustboard.errors import StoreError, UserError
+from robustboard import jsons, predictions_cli
+from robustboard.errors import CellError, StoreError, UserError
 from robustboard.runners import published
 from robustboard.runners.eval_results import read_items, yaml_bytes
 from robustboard.runners.published import MANIFEST, PublishedManifest, compact, restore
 from robustboard.runners.record import Result
 from robustboard.runners.store import Store
+from robustboard.workspace import Workspace
 from tests.leaderboard.forging import Ground, ground
 from tests.runners.small import CLEAN, NOISE, PGD
 
@@ -254,3 +258,29 @@ def test_a_manifest_of_another_form_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"{}\n")
     with pytest.raises(StoreError, match="expected the hash of the content"):
         jsons.unseal(path.read_bytes(), PublishedManifest, MANIFEST)
+
+
+def test_a_repository_that_is_gone_keeps_no_other_from_being_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One contributor who deletes a dataset must not stop the robot that looks at everybody's."""
+    for name in ("a-gone", "b-damaged", "c-there"):
+        path = tmp_path / "leaderboard" / "predictions" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"repo: org/{name}\nrevision: {'0' * 40}\nby: A tester\nadded: 2026-02-03\n")
+    faults = {"org/a-gone": CellError("missing", "no such dataset"), "org/b-damaged": StoreError("bad rows")}
+
+    def pull(_workspace: Workspace, repo: str, *, commit: str) -> published.Pulled:
+        if repo in faults:
+            raise faults[repo]
+        return published.Pulled(commit, 3, 2)
+
+    monkeypatch.setattr(published, "pull", pull)
+    context = SimpleNamespace(content=lambda: SimpleNamespace(workspace=Workspace(tmp_path, tmp_path)))
+    app = typer.Typer()
+    app.command()(predictions_cli.pull)
+    done = CliRunner().invoke(app, [], obj=context)
+    assert "3 runs of org/c-there" in done.output
+    assert "org/a-gone: no such dataset" in done.output
+    assert isinstance(done.exception, UserError)
+    assert str(done.exception) == "org/b-damaged: bad rows"
