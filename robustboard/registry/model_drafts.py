@@ -85,9 +85,7 @@ def model_id(found: Repository) -> str:
 
 def weights_problem(found: Repository) -> str | None:
     """Why nothing here could be loaded, in words; None where there are safetensors."""
-    wanted = {"timm": "model.safetensors", "open_clip": "open_clip_model.safetensors"}.get(
-        found.library or ""
-    )
+    wanted = _WEIGHTS.get(found.library or "")
     if wanted in found.files or (wanted is None and any(n.endswith(".safetensors") for n in found.files)):
         return None
     pickles = [name for name in found.files if name.endswith(_PICKLES)]

@@ -143,12 +143,6 @@ def load_test_sets(workspace: Workspace, catalog: Catalog) -> Mapping[str, TestS
     return by_id(found)
 
 
-def check_test_sets(workspace: Workspace, catalog: Catalog) -> list[Problem]:
-    """Every fault of the recipes."""
-    found = survey_test_sets(workspace)
-    return [*found.problems, *reference_problems(found, catalog)]
-
-
 def reference_problems(found: Folder[TestSetEntry], catalog: Catalog) -> Iterator[Problem]:
     """Names in recipes that no entry bears, and a model that counts other classes."""
     for each in found.entries.values():

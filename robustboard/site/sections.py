@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from robustboard.site.render import Pages, SiteInput
 
 ADVICE = (howmany.TABLE_GAPS, howmany.table())
-NOW = "now"
 
 
 def add_sections(site: SiteInput, pages: Pages, scores: str) -> None:

@@ -19,7 +19,6 @@ BLANK_LEVELS = 8
 """An image is blank when its darkest and brightest values are less than this apart, of 255."""
 
 ACCEPTED = "accepted"
-RECONSTRUCTION = "reconstruction-only"
 REJECTED_AT_0 = "rejected-at-0"
 SOURCE_REJECTED = "source-rejected"
 EARLY: dict[str, Reason] = {SOURCE_REJECTED: "oracle wrong on source", REJECTED_AT_0: "rejected at 0"}
