@@ -128,19 +128,25 @@ def export(
 ) -> None:
     """Write a model's results as .eval_results files, for a pull request to its repository on the Hub.
 
-    Only results on datasets that lie on the Hub have a place there. Nothing is sent.
+    Only results on datasets that lie on the Hub have a place there, and only those that may rank: whole,
+    current, checked and not invalidated. Nothing is sent.
 
     Example: robustboard predictions export resnet50.a1_in1k --to out
     """
     from robustboard import durable  # noqa: PLC0415 - not paid by --help
+    from robustboard.leaderboard.cells import Measured  # noqa: PLC0415 - only here
     from robustboard.leaderboard.results import workspace_results  # noqa: PLC0415 - only here
+    from robustboard.leaderboard.trust import standings  # noqa: PLC0415 - only here
     from robustboard.runners import eval_results  # noqa: PLC0415 - only here
 
     content: Content = context.obj.content()
     results = workspace_results(content.workspace)
-    found = eval_results.items_of(results, content.catalog, model, site=site)
+    trust = standings(content.workspace, results)
+    measured = Measured.of(results, content.catalog, content.benchmarks, trust=trust)
+    good = {cell: result for cell, result in results.items() if measured.view(cell).status == "ok"}
+    found = eval_results.items_of(good, content.catalog, model, site=site)
     if not found:
-        raise UserError(f"{model} has no whole result on a dataset of the Hub")
+        raise UserError(f"{model} has no whole, current and checked result on a dataset of the Hub")
     for name, items in sorted(found.items()):
         path = to / eval_results.FOLDER.rstrip("/") / name
         durable.write(path, eval_results.yaml_bytes(items))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,11 +23,14 @@ from robustboard import jsons, predictions_cli
 from robustboard.errors import CellError, StoreError, UserError
 from robustboard.runners import published
 from robustboard.runners.eval_results import read_items, yaml_bytes
+from robustboard.runners.keys import Cell
 from robustboard.runners.published import MANIFEST, PublishedManifest, compact, restore
 from robustboard.runners.record import Result
 from robustboard.runners.store import Store
+from robustboard.runners.verifications import Standing, Tier
 from robustboard.workspace import Workspace
 from tests.leaderboard.forging import Ground, ground
+from tests.leaderboard.made_up import World
 from tests.runners.small import CLEAN, NOISE, PGD
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -284,3 +287,30 @@ def test_a_repository_that_is_gone_keeps_no_other_from_being_fetched(
     assert "org/a-gone: no such dataset" in done.output
     assert isinstance(done.exception, UserError)
     assert str(done.exception) == "org/b-damaged: bad rows"
+
+
+@pytest.mark.parametrize("tier", ["reported", "smoke", "verified", "invalid"])
+def test_only_what_may_rank_is_written_for_a_model_s_repository(
+    tier: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, cell = World(), Cell("net", "clean-v1", "photos")
+    source = {"kind": "hub", "repo": "org/net", "revision": "0" * 40}
+    world.add_model("net", source=source)
+    data = {"split": "test", "image_column": "image", "label_column": "label"}
+    world.add_dataset("photos", size=600, source={**source, "repo": "org/photos", **data})
+    measured = {cell: world.result("net", dataset="photos", correct=540)}
+    standing = Standing("verified", (), "wrong crop") if tier == "invalid" else Standing(cast("Tier", tier))
+    monkeypatch.setattr("robustboard.leaderboard.results.workspace_results", lambda _: measured)
+    monkeypatch.setattr("robustboard.leaderboard.trust.standings", lambda *_: {cell: standing})
+    place = Workspace(tmp_path, tmp_path)
+    content = SimpleNamespace(workspace=place, catalog=world.catalog, benchmarks=world.benchmarks)
+    app = typer.Typer()
+    app.command()(predictions_cli.export)
+    done = CliRunner().invoke(
+        app, ["net", "--to", str(tmp_path)], obj=SimpleNamespace(content=lambda: content)
+    )
+    path = tmp_path / ".eval_results" / "clean-v1--photos.yaml"
+    assert (path.exists(), isinstance(done.exception, UserError)) == (
+        (tier == "verified"),
+        (tier != "verified"),
+    )
