@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import yaml
 from tests.workflows.lint import faults
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
+WORKFLOWS = ROOT / ".github" / "workflows"
+FILES = sorted(WORKFLOWS.glob("*.y*ml"))
 PIN = "actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683"
 GOOD = f"""\
 on: pull_request
@@ -107,3 +109,20 @@ def test_the_robot_measures_sixty_four_images_and_its_commands_exist() -> None:
     }
     assert used == {"check", "compare-branch", "guard", "predictions", "run", "site"}
     assert used <= known | {group.name for group in cli.app.registered_groups}
+
+
+def test_the_comment_makes_any_report_harmless(tmp_path: Path) -> None:
+    """A stranger can write the report: it holds no tag and calls nobody, whatever it spells as an entity."""
+    (steps,) = (
+        job["steps"] for job in yaml.safe_load((WORKFLOWS / "comment.yml").read_text())["jobs"].values()
+    )
+    script = steps[-1]["run"]
+    start, end = script.index("head -c 60000"), script.index("comment.md") + len("comment.md")
+    (tmp_path / "report").mkdir()
+    evil = "<img src=x> @all &#64;all &#x40;all &commat;all \x1b[31m &lt;b&gt; 1 & 2\n"
+    (tmp_path / "report" / "report.md").write_text(evil)
+    subprocess.run(["bash", "-ec", script[start:end]], cwd=tmp_path, check=True)
+    text = (tmp_path / "comment.md").read_text()
+    assert text == (
+        "&lt;img src=x> @\u200ball &amp;#64;all &amp;#x40;all &amp;commat;all [31m &lt;b&gt; 1 & 2\n"
+    )
