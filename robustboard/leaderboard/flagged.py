@@ -91,23 +91,36 @@ def judge_row(
     for column, view in zip(entry.columns, cells, strict=True):
         if column.derive is not None or view.score is None:
             continue
-        here = concerns(raised_here, column.dataset, view.score.metric, view.score.condition)
+        cell = Cell(model, column.benchmark, column.dataset)
+        known_here = vouched(raised_here, cell, measured)
+        here = concerns(known_here, column.dataset, view.score.metric, view.score.condition)
         if averages(column, measured):
             here = tuple(each for each in here if each.flag.name != "non-deterministic")
         found.update(dict.fromkeys(here))
         lower = worst_known(model, column, view, measured) if here else None
-        cell = Cell(model, column.benchmark, column.dataset)
         if lower is not None or any(_absolute(each, cell) for each in here):
             doubted.add(column.id)
     doubted |= {column.id for column in entry.columns if doubted & set(column.of)}
     order = entry.order_column
     view = cells[entry.columns.index(order)]
     random = any(
-        each.flag.name == "non-deterministic" and each.cell.dataset == order.dataset for each in raised_here
+        each.flag.name == "non-deterministic" and each.cell.dataset == order.dataset
+        for each in vouched(raised_here, Cell(model, order.benchmark, order.dataset), measured)
     )
     unranked = f"{order.title}: {RANDOM}" if random and not averages(order, measured) else None
     known = worst_known(model, order, view, measured) if order.id in doubted else None
     return Flagged(tuple(found), known, unranked, frozenset(doubted))
+
+
+def vouched(raised_here: Sequence[Raised], cell: Cell, measured: Measured) -> tuple[Raised, ...]:
+    """Flags that may speak of a cell: its own, and those of results that may rank.
+
+    A result that anybody handed in, or that was found to be wrong, doubts nothing but itself.
+    """
+    trust = measured.trust
+    return tuple(
+        each for each in raised_here if each.cell == cell or each.cell not in trust or trust[each.cell].ranked
+    )
 
 
 def _absolute(each: Raised, cell: Cell) -> bool:

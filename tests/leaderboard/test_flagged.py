@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from robustboard.benchmarks.entries import BenchmarkEntry
-from robustboard.leaderboard.board import Board
+from robustboard.leaderboard.board import Board, build_board
+from robustboard.leaderboard.cells import Measured
+from robustboard.leaderboard.entries import BoardEntry
+from robustboard.runners.keys import Cell
 from robustboard.runners.record import Result
+from robustboard.runners.verifications import Standing, Tier
 from tests.leaderboard.made_up import World, made
 from tests.leaderboard.test_board import CLEAN, PGD, board
 from tests.leaderboard.test_flags import PROTOCOLS, drawn, falling, flag
@@ -184,3 +188,30 @@ def test_a_number_is_doubted_where_a_lower_one_is_known_or_the_attack_itself_fai
     assert [each.flag.value for each in row.flagged.worst] == [0.5]
     alone = board(attacked, [pgd(attacked, "net", 450, UNBOUNDED)], PGD, AREA, order="pgd").rows[0]
     assert alone.flagged.doubted == {"pgd", "area"}
+
+
+@pytest.mark.parametrize(
+    ("tier", "place", "names"), [("reported", 1, ()), ("verified", None, ("non-deterministic",))]
+)
+def test_what_nobody_vouches_for_doubts_no_other_number_of_a_model(
+    attacked: World, tier: Tier, place: int | None, names: tuple[str, ...]
+) -> None:
+    """Anybody can hand in a result of somebody's model that says its answers are random."""
+    random = with_flags(attacked.result("net"), flag("non-deterministic", None, 1.0))
+    results = {
+        cell_of(each): each for each in (pgd(attacked, "net", 450), random, pgd(attacked, "better", 300))
+    }
+    trust = {cell: Standing("verified") for cell in results} | {cell_of(random): Standing(tier)}
+    entry = made(BoardEntry, {
+        "id": "squares", "name": "Squares", "label_space": "shapes", "datasets": ["squares"],
+        "order": "pgd", "summary": "A test.", "columns": [PGD],
+    })  # fmt: skip
+    found = build_board(
+        entry, attacked.catalog, Measured.of(results, attacked.catalog, attacked.benchmarks, trust=trust)
+    )
+    row = next(each for each in found.rows if each.model == "net")
+    assert (row.place, row.flagged.names) == (place, names)
+
+
+def cell_of(result: Result) -> Cell:
+    return Cell(result.key.model, result.key.benchmark, result.key.dataset)
