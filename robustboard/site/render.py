@@ -15,6 +15,7 @@ from robustboard.leaderboard.cells import Measured
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.reported import Reported, canonical
 from robustboard.runners.flags import MEANINGS
+from robustboard.runners.verifications import Tier
 from robustboard.site import downloads, published
 from robustboard.site.badges import Badge
 from robustboard.site.benchmarks import Budgets, benchmark_tables, settings_of
@@ -34,6 +35,9 @@ from robustboard.site.tradeoffs import (
 
 PREVIEW_ROWS = 8
 """Rows of each board on the front page."""
+
+VERIFIED: frozenset[Tier] = frozenset({"verified", "adaptive"})
+"""Tiers of what was run or audited here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,13 @@ class SiteInput:
 
     @property
     def verified(self) -> int:
-        """Number of scores that this project measured."""
-        return sum(len(result.scores) for result in self.measured.results.values())
+        """Number of scores that this project ran or audited."""
+        trust = self.measured.trust
+        return sum(
+            len(result.scores)
+            for cell, result in self.measured.results.items()
+            if cell not in trust or (trust[cell].invalid is None and trust[cell].tier in VERIFIED)
+        )
 
     @property
     def measured_datasets(self) -> frozenset[str]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from robustboard import workspace
 from robustboard.errors import StoreError
 from robustboard.registry.reported import load_reported
 from robustboard.runners.record import Subset
+from robustboard.runners.verifications import Standing
 from robustboard.site.render import SiteInput, render
 from tests.leaderboard.made_up import World
 from tests.site.conftest import site_of
@@ -285,3 +287,19 @@ def test_two_hundred_models_by_thirty_columns_take_less_than_ten_seconds(
     rows = cells(Page(pages["board/squares.html"]))
     assert sum(len(row) == 33 for row in rows) == 201
     assert sum(path.startswith("m/") for path in pages) == 201
+
+
+def test_only_what_was_run_or_audited_here_is_counted_as_verified(world: Any, site: Any) -> None:
+    tiers = {
+        "ran": Standing("verified"),
+        "attacked": Standing("adaptive"),
+        "counted": Standing("recomputed"),
+        "told": Standing("reported"),
+        "wrong": Standing("verified", (), "another crop"),
+    }
+    for name in tiers:
+        world.add_model(name)
+    made = site([world.result(name) for name in tiers])
+    trust = {cell: tiers[cell.model] for cell in made.measured.results}
+    found = replace(made, measured=replace(made.measured, trust=trust))
+    assert made.verified == 5 * found.verified / 2
