@@ -189,6 +189,11 @@ def _cell(result: Result) -> Cell:
     return Cell(result.key.model, result.key.benchmark, result.key.dataset)
 
 
+def _accepted(flag: SanityFlag, condition: str) -> bool:
+    """Whether a flag says that the oracle of `GENERATOR by ORACLE` has the model's own weights."""
+    return flag.name == OF_ORACLES and flag.condition == f"by {condition.rpartition(' by ')[2]}"
+
+
 def concerns(raised_here: Iterable[Raised], dataset: str, metric: str, condition: str) -> tuple[Raised, ...]:
     """The flags that cast doubt on one score of a model: about the model, this budget or the whole norm.
 
@@ -196,14 +201,17 @@ def concerns(raised_here: Iterable[Raised], dataset: str, metric: str, condition
     those by which another attack wins at one of them.
     Numbers without an attack are doubted by random answers, and those that calibration and detection make
     of logits by outputs that are none. That an oracle shares weights with the model doubts numbers of the
-    images that it accepted, and no others.
+    images that this oracle accepted, and no others.
     """
     here = [each for each in raised_here if each.cell.dataset == dataset and doubts([each.flag])]
     norm, _, budget = condition.partition(" ")
     if norm not in ("linf", "l2") or metric == "clean_accuracy":
         doubtful = {"non-deterministic"} | ({"softmax-output"} if metric in OF_LOGITS else set())
-        doubtful |= {OF_ORACLES} if metric in OF_ACCEPTED else set()
-        return tuple(each for each in here if each.flag.name in doubtful)
+        return tuple(
+            each
+            for each in here
+            if each.flag.name in doubtful or (metric in OF_ACCEPTED and _accepted(each.flag, condition))
+        )
     found = []
     for each in here:
         if each.flag.name == OF_ORACLES:

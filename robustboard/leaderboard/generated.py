@@ -173,12 +173,8 @@ def _row(result: Result, pair: str) -> dict[str, str | float | None]:
 
 def shared_with(result: Result, pair: str) -> list[str]:
     """Flags of a result that tell what its model shares with a pair's oracle."""
-    oracle = pair.rsplit(" by ", 1)[-1]
-    flags = [
-        flag.name
-        for flag in result.flags
-        if flag.name.startswith("oracle-") and oracle in flag.reason.split()
-    ]
+    own = f"by {pair.rsplit(' by ', 1)[-1]}"
+    flags = [flag.name for flag in result.flags if flag.name.startswith("oracle-") and flag.condition == own]
     return list(dict.fromkeys(flags))
 
 

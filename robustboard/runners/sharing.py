@@ -94,12 +94,14 @@ def shared_in(model: ModelEntry, setting: Scope, catalog: Catalog) -> dict[str, 
 
 
 def sharing_flags(preparation: Mapping[str, str]) -> tuple[SanityFlag, ...]:
-    """Flags of a run from its circumstances."""
+    """Flags of a run from its circumstances; each concerns the images that one oracle accepted."""
     found = []
     for name, reason in sorted(preparation.items()):
         if name.startswith(PREFIX):
-            what = name.rsplit(": ", 1)[1]
+            oracle, what = name.removeprefix(PREFIX).rsplit(": ", 1)
             found.append(
-                SanityFlag(name=FLAGS[what], condition=None, value=1.0, limit=0.0, reason=f"{reason}.")
+                SanityFlag(
+                    name=FLAGS[what], condition=f"by {oracle}", value=1.0, limit=0.0, reason=f"{reason}."
+                )
             )
     return tuple(found)

@@ -153,6 +153,7 @@ def test_an_oracle_with_the_models_own_weights_casts_doubt(tmp_path_factory: pyt
     flags = sharing_flags(told(found))
     assert {flag.name for flag in flags} == {"oracle-shares-weights", "oracle-shares-data"}
     assert [flag.name for flag in doubts(flags)] == ["oracle-shares-weights"]
+    assert {flag.condition for flag in flags} == {f"by {oracle_entry().id}"}
     other = model.model_copy(
         update={
             "id": "other",
