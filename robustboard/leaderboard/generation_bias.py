@@ -18,6 +18,7 @@ from scipy import stats
 from robustboard.benchmarks import metrics
 from robustboard.benchmarks.entries import CLEAN
 from robustboard.benchmarks.generated import oracle_name, reconstruction_name
+from robustboard.leaderboard.statistics import mcnemar
 from robustboard.runners.columns import Columns
 from robustboard.runners.estimates import Flags
 from robustboard.runners.generation_scoring import accepted_images
@@ -88,11 +89,8 @@ def leak(model: str, generator: str, columns: Columns) -> Leak | None:
     if clean.size == 0:
         return None
     lost, gained = int((clean & ~rebuilt).sum()), int((~clean & rebuilt).sum())
-    changed = lost + gained
-    p_value = float(stats.binomtest(lost, changed, 0.5).pvalue) if changed else 1.0
-    return Leak(
-        model, generator, clean.size, float(clean.mean()), float(rebuilt.mean()), lost, gained, p_value
-    )
+    shares = float(clean.mean()), float(rebuilt.mean())
+    return Leak(model, generator, clean.size, *shares, lost, gained, mcnemar(lost, gained))
 
 
 def margin_halves(model: str, pair: str, columns: Columns) -> tuple[MarginHalf, ...]:
