@@ -17,6 +17,7 @@ from robustboard import (
     branch_cli,
     console,
     environment,
+    examples,
     external_cli,
     howmany_cli,
     new_cli,
@@ -370,6 +371,7 @@ def main() -> None:
     debug = "--debug" in sys.argv[1:]
     console.spell_out()
     environment.redact_streams()
+    examples.keep_lines(app)
     try:
         app(prog_name="robustboard")
     except RobustboardError as error:
