@@ -90,6 +90,17 @@ def margin_text(cell: CellView) -> str:
     return f"±{max(scaled, 0.1):.1f}" if scaled > 0 else "±0.0"
 
 
+def percent_text(share: float, digits: int = 1) -> str:
+    """`76.1` for 0.761. A share below 1 never reads 100, one above 0 never reads 0."""
+    text = f"{share * 100:.{digits}f}"
+    step = 10.0**-digits
+    if share < 1 and float(text) >= 100:  # noqa: PLR2004 - a hundred per cent
+        return f"{100 - step:.{digits}f}"
+    if share > 0 and float(text) == 0:
+        return f"{step:.{digits}f}"
+    return text
+
+
 def points_text(difference: float, digits: int = 1, *, signed: bool = False) -> str:
     """`5.6 pp` for 0.056, in percentage points; with a plus above 0 where signed, and 0 without a sign."""
     text = f"{difference * 100:.{digits}f}"
@@ -106,7 +117,7 @@ def cell_text(cell: CellView) -> str:
     if score.unit == "difference":
         value = points_text(score.value, signed=score.direction == "higher")
     else:
-        value = f"{score.value * 100:.1f}" if score.unit in IN_PERCENT else f"{score.value:.3f}"
+        value = percent_text(score.value) if score.unit in IN_PERCENT else f"{score.value:.3f}"
     text = f"{value} {margin_text(cell)}".rstrip()
     return text if cell.status == "ok" else f"{text} ({cell.status})"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from robustboard.leaderboard.cells import percent_text
 from robustboard.leaderboard.pairs import Pairs, paired, paired_bootstrap
 from robustboard.leaderboard.statistics import ALPHA, holm, tied
 from robustboard.runners.keys import Cell
@@ -118,7 +119,7 @@ def _text(score: Score | None) -> str:
         return "not run"
     if score.value is None:
         return "undefined"
-    return f"{score.value * 100:.1f}" if score.unit == "share" else f"{score.value:.3f}"
+    return percent_text(score.value) if score.unit == "share" else f"{score.value:.3f}"
 
 
 def compare(

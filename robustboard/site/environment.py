@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from robustboard.errors import UserError, WorkspaceError, echo
 from robustboard.fields import HttpsUrl
-from robustboard.leaderboard.cells import margin_text
+from robustboard.leaderboard.cells import margin_text, percent_text
 from robustboard.leaderboard.compare import p_text
 from robustboard.site import numerals
 from robustboard.site.policy import policy
@@ -55,7 +55,7 @@ def environment(templates: Path) -> Environment:
         {
             "url": url,
             "anchor": anchor,
-            "percent": numerals.percent,
+            "percent": percent_text,
             "points": numerals.points,
             "p_value": p_text,
             "frozen": shown_number,

@@ -1,11 +1,11 @@
-"""Numbers as people read them. Shares become percent here and nowhere else."""
+"""Numbers as people read them on pages; shares become percent as in the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
 
-from robustboard.leaderboard.cells import IN_PERCENT, points_text
+from robustboard.leaderboard.cells import IN_PERCENT, percent_text, points_text
 from robustboard.runners.record import Score
 
 NBSP = "\u00a0"
@@ -13,17 +13,6 @@ EN_DASH = "\u2013"
 MINUS = "\u2212"
 PREFIXES = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 MINUTE = 60
-
-
-def percent(share: float, digits: int = 1) -> str:
-    """`76.1` for 0.761. A share below 1 never reads 100, one above 0 never reads 0."""
-    text = f"{share * 100:.{digits}f}"
-    step = 10.0**-digits
-    if share < 1 and float(text) >= 100:  # noqa: PLR2004 - a hundred per cent
-        return f"{100 - step:.{digits}f}"
-    if share > 0 and float(text) == 0:
-        return f"{step:.{digits}f}"
-    return text
 
 
 def points(difference: float, digits: int = 1, *, signed: bool = False) -> str:
@@ -36,7 +25,7 @@ def value(score: Score, digits: int = 1) -> str:
     if score.value is None:
         return "undefined"
     if score.unit == "share":
-        return percent(score.value, digits)
+        return percent_text(score.value, digits)
     if score.unit == "difference":
         return points(score.value, digits, signed=score.direction == "higher")
     if score.unit == "percent":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from robustboard.benchmarks.entries import BenchmarkEntry
 from robustboard.leaderboard.board import Board, Row
-from robustboard.leaderboard.cells import CellView, Measured
+from robustboard.leaderboard.cells import CellView, Measured, percent_text
 from robustboard.leaderboard.entries import CLEAN_BENCHMARK
 from robustboard.registry.catalog import Catalog
 from robustboard.registry.reported import Reported
@@ -97,7 +97,7 @@ def _share(row: Row, order: int) -> float | None:
 
 
 def _percent(title: str, value: float) -> str:
-    return f"{title} {numerals.percent(value)} %"
+    return f"{title} {percent_text(value)} %"
 
 
 def _over_clean(
@@ -170,7 +170,7 @@ def generated_plots(board: Board, catalog: Catalog, measured: Measured) -> tuple
         if subjects:
             made = plot(
                 f"fmr-{benchmark}-{dataset}",
-                f"FMR over clean accuracy on {catalog.datasets[dataset].name}",
+                f"FMR over clean accuracy on {catalog.datasets[dataset].name}, {benchmark}",
                 subjects=subjects,
                 x_title=f"clean accuracy, in %; {headline.partition('@')[2]}",
                 y_title="FMR, in % of clean accuracy",

@@ -263,6 +263,16 @@ def test_plain_text_has_a_word_in_every_cell(world: Any) -> None:
     ]
 
 
+def test_plain_text_never_claims_perfection_or_nothing(world: Any) -> None:
+    """One image of 10,000 is not 0.0, as on the pages."""
+    world.add_model("net")
+    result = world.result("net")
+    (score, *rest) = result.scores
+    few = score.model_copy(update={"correct": 1, "n": 10000, "value": 0.0001, "low": 0.00001, "high": 0.0006})
+    found = board(world, [result.model_copy(update={"scores": (few, *rest)})], CLEAN)
+    assert found.text_rows() == [("1", "net", "0.1 ±0.1")]
+
+
 def test_rank_text() -> None:
     assert [rank_text(ranks) for ranks in ((1, 1), (2, 5), None)] == ["1", "2-5", ""]
 

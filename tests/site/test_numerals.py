@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from robustboard.leaderboard.cells import percent_text
 from robustboard.runners.record import Score
 from robustboard.site import numerals
 
@@ -19,7 +20,7 @@ from robustboard.site import numerals
     ],
 )
 def test_percent_never_claims_perfection_or_nothing(share: float, digits: int, text: str) -> None:
-    assert numerals.percent(share, digits) == text
+    assert percent_text(share, digits) == text
 
 
 def made(**more: object) -> Score:

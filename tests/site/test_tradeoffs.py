@@ -95,6 +95,7 @@ def test_fmr_stands_over_clean_accuracy_of_every_model_that_has_both(world: Any,
         ("Net one", "clean 90.0 %", "FMR 40.0 %"),
     ]
     assert found.frontier == ()
+    assert found.title.endswith(", fmr-v1"), "two protocols of one dataset have two figures"
 
 
 def test_heat_maps_hold_what_the_run_of_corruptions_counted(templates: Any) -> None:
