@@ -123,7 +123,10 @@ def _chosen(content: Content, names: Sequence[str]) -> list[Lockable]:
         *content.catalog.generators.values(),
     ]
     entries = {key_of(entry): entry for entry in every if entry.source and entry.source.kind not in UNLOCKED}
+    without = {key_of(entry) for entry in every} - entries.keys()
     for name in names:
+        if name in without:
+            raise UserError(f"{name} needs no lock line: nothing of it is fetched")
         if name not in entries:
             raise UnknownNameError("entry to lock", name, entries)
     return [entries[name] for name in names] or [e for key, e in entries.items() if key not in content.lock]

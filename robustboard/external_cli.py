@@ -48,7 +48,7 @@ def check(
     if norm not in NORMS:
         raise UserError(f"--norm: expected linf or l2, got {echo(norm)}")
     _check(
-        context.obj.content(), file, dataset, NORMS[norm], _fraction(budget), model_id=model, as_json=as_json
+        context.obj.content(), file, dataset, NORMS[norm], fraction(budget), model_id=model, as_json=as_json
     )
 
 
@@ -89,7 +89,7 @@ def export(
     from robustboard.runners.progress import reporter  # noqa: PLC0415 - as above
 
     content: Content = context.obj.content()
-    wanted = None if budget is None else _fraction(budget)
+    wanted = None if budget is None else fraction(budget)
     encoding = encoding_for(out, {None: None, True: "8-bit", False: "float32"}[eight_bit])
     (cell,) = wanted_cells(
         content.catalog,
@@ -112,8 +112,8 @@ def export(
     _show_export(found, out)
 
 
-def _fraction(text: str) -> Fraction:
-    """A budget as people write it."""
+def fraction(text: str) -> Fraction:
+    """A budget as people write it. Raises UserError for anything but a positive number."""
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - not paid by --help
 
     from robustboard.fields import Positive  # noqa: PLC0415 - as above
@@ -152,11 +152,13 @@ def _check(
     model_id: str | None,
     as_json: bool,
 ) -> None:
+    entry = content.catalog.dataset(dataset)
+    spec = _input(content, entry, model_id)
+    if not file.is_file():
+        raise UserError(f"{file}: expected a file of attacked images, found none")
     from robustboard.runners.external import NUMBER, read_set  # noqa: PLC0415 - imports torch
     from robustboard.runners.samples import load_samples  # noqa: PLC0415 - as above
 
-    entry = content.catalog.dataset(dataset)
-    spec = _input(content, entry, model_id)
     space = content.catalog.label_space(entry.label_space)
     samples = load_samples(
         entry,

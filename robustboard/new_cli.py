@@ -11,6 +11,7 @@ import typer
 
 from robustboard import console
 from robustboard.errors import CellError, UserError, echo
+from robustboard.external_cli import fraction
 
 if TYPE_CHECKING:
     from robustboard.commands import Content
@@ -113,6 +114,7 @@ def external(
     content.catalog.dataset(dataset_)
     if norm not in ("linf", "l2"):
         raise UserError(f"--norm: expected linf or l2, got {echo(norm)}")
+    fraction(budget)
     if not file.is_file():
         raise UserError(f"{file}: expected a file of attacked images, found none")
     inside = file.resolve().is_relative_to(content.workspace.benchmarks.resolve())
@@ -124,6 +126,10 @@ def external(
     values = external_values(file.stem, path, sha256, _today(), dataset=dataset_, norm=norm, budget=budget)
     _write(content.workspace, content.workspace.benchmarks, versioned, "benchmark", values)
     told = f"robustboard external check {file} -d {dataset_} --norm {norm} --budget {budget}"
+    if not inside:
+        told = (
+            f"put {file.name} into benchmarks/external/ and say so under path, or into a data folder; {told}"
+        )
     _next(f"{told}; robustboard check; robustboard run -b {versioned}")
 
 
@@ -134,7 +140,7 @@ def reported(context: typer.Context, repo: Repo, *, id_: Id = None) -> None:
     Example: robustboard new reported org/model
     """
     from robustboard import durable  # noqa: PLC0415 - not paid by --help
-    from robustboard.registry.drafts import new_id  # noqa: PLC0415 - as above
+    from robustboard.registry.drafts import need_free, new_id  # noqa: PLC0415 - as above
     from robustboard.registry.reported import canonical  # noqa: PLC0415 - as above
     from robustboard.runners import cards, eval_results  # noqa: PLC0415 - imports the Hub's client
 
@@ -147,8 +153,12 @@ def reported(context: typer.Context, repo: Repo, *, id_: Id = None) -> None:
     name = _id(id_ or new_id(repo.replace("/", "-")))
     folder = content.workspace.registry / "reported"
     values = eval_results.source_values(repo, listing.commit, card.get("license"), name, _today())
+    need_free(content.workspace, folder, name)
+    table = folder / f"{name}.csv"
+    # The numbers first: an entry without them would stand in the way of a second try.
+    if not durable.publish(table, canonical(scores)):
+        raise UserError(f"{content.workspace.show(table)} is there already: nothing was written")
     _write(content.workspace, folder, name, None, values)
-    durable.write(folder / f"{name}.csv", canonical(scores))
     console.say(f"{len(scores)} numbers from {len(texts)} files")
     _next("robustboard check")
 

@@ -109,28 +109,26 @@ def audit(
 
       robustboard audit digits-resnet/pgd-v1/digits --adaptive external-digits-pgd-v1
     """
+    content: Content = context.obj.content()
+    stored = [(cell, result, _here(content, cell, result)) for cell, result in _results(content, cells)]
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in a run; read when torch is imported
     from robustboard.runners.remeasuring import audit as measure_again  # noqa: PLC0415 - imports torch
     from robustboard.runners.remeasuring import random_seed  # noqa: PLC0415 - as above
 
-    content: Content = context.obj.content()
     session = _session(content, profile, allow_plugins=allow_plugins, quiet=quiet)
     found: list[Audit] = []
-    for cell, result in _results(content, cells):
-        stored = _stored(content, result)
-        if stored is None:
-            raise UserError(f"{cell.name}: its predictions are not here: robustboard predictions pull")
+    for cell, result, run in stored:
         against = None if adaptive is None else _adaptive(content, cell, result, adaptive)
         session.reporter.expect(cell.name, min(n, result.evaluated))
         try:
             with session.reporter:
                 chosen = random_seed() if seed is None else seed
-                one = measure_again(session, stored[1], images=n, seed=chosen)
+                one = measure_again(session, run, images=n, seed=chosen)
         except CellError as error:
             raise UserError(f"{cell.name}: {error.reason}") from error
         found.append(one)
         if one.passed and one.enough:
-            _note(content.workspace, stored[1], one, against)
+            _note(content.workspace, run, one, against)
     _show(found, as_json=as_json)
     raise typer.Exit(0 if all(one.passed for one in found) else FAILED)
 
@@ -218,6 +216,16 @@ def _stored(content: Content, result: Result) -> tuple[Store, StoredRun] | None:
                 raise StoreError(f"{place}: shards: other predictions than the result's")
             return store, run
     return None
+
+
+def _here(content: Content, cell: Cell, result: Result) -> StoredRun:
+    found = _stored(content, result)
+    if found is None:
+        raise UserError(
+            f"{cell.name}: its predictions are not here: measure it with `robustboard run`,"
+            " or fetch them with `robustboard predictions pull`"
+        )
+    return found[1]
 
 
 def _adaptive(content: Content, cell: Cell, result: Result, benchmark: str) -> str:

@@ -91,6 +91,11 @@ def test_every_command_has_help_with_an_example_and_is_in_the_readme(command: st
             "lock model/efficientnet-lite",
             "unknown entry to lock 'model/efficientnet-lite' (did you mean model/",
         ),
+        ("lock model/digits-resnet", "model/digits-resnet needs no lock line: "),
+        (
+            "audit digits-resnet/fgsm-v1/digits",
+            "its predictions are not here: measure it with `robustboard run`",
+        ),
         ("compare digits-resnet nobody", "unknown model 'nobody' (known: "),
         ("run", "expected at least one of --model, --benchmark, --dataset"),
         ("run -m digits-resnet -d cifar10", "model digits-resnet fits nothing: "),

@@ -135,7 +135,7 @@ def test_a_bad_file_gets_one_line_and_exit_code_2(
         ),
         (("-d", "digits", "--norm", "l2", "--budget", "0"), "--budget: expected a number above 0, got '0'"),
         ((*CLAIM, "--model", "tin"), "unknown model 'tin'"),
-        (CLAIM, "expected a file, got No such file or directory"),
+        (CLAIM, "expected a file of attacked images, found none"),
     ],
 )
 def test_a_wrong_claim_gets_one_line(arguments: tuple[str, ...], said: str, external: Command) -> None:

@@ -274,6 +274,13 @@ def test_protocols_get_the_next_free_version_and_handed_in_files_their_hash(hub:
     assert "path: external/mine.npz" in text
     assert "sha256: 60f5ccd0c2f3b4fe4a9a9a1b9b2be83f6e0a" not in text
     assert "robustboard external check" in told
+    assert "external/mine.npz" in told
+    assert "put mine.npz into" not in told
+    (plant.root / out).unlink()
+    outside = plant.write("mine.npz", b"images")
+    told = hub.run(plant.root, "new", "external", str(outside), "-d", "shapes", "--norm", "linf", "--budget",
+                   "8/255", "--name", "outside")[2]  # fmt: skip
+    assert "put mine.npz into benchmarks/external/ and say so under path, or into a data folder" in told
 
 
 def test_result_files_of_the_hub_are_imported_as_reported_numbers(hub: Hub, plant: Plant) -> None:
