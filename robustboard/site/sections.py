@@ -190,9 +190,11 @@ def release_files(site: SiteInput) -> dict[str, bytes]:
 
 
 def release_about(site: SiteInput) -> dict[str, Any]:
-    """What a release's record says beside its numbers."""
+    """What a release's record says beside its numbers, by results that are current and may rank."""
     protocols, datasets = {}, {}
     for cell, result in sorted(site.measured.results.items()):
+        if cell in site.measured.outdated:
+            continue
         protocols[f"{cell.benchmark} on {cell.dataset}"] = result.key.protocol_digest
         mixed = "detection" if cell.benchmark.startswith("detection") else ""
         name = f"{cell.dataset} for {cell.benchmark}" if mixed else cell.dataset

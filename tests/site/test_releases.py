@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,17 @@ def two(world: World) -> SiteInput:
     world.add_model("one")
     world.add_model("two")
     return site_of(world, [world.result("one", correct=540), world.result("two", correct=300)])
+
+
+def test_the_record_names_the_images_of_current_results_alone(two: SiteInput) -> None:
+    """What is outdated or unchecked may have been measured on other images."""
+    good, other = sorted(two.measured.results)
+    key = two.measured.results[other].key.model_copy(update={"data_fingerprint": "f" * 64})
+    results = {**two.measured.results, other: two.measured.results[other].model_copy(update={"key": key})}
+    measured = replace(two.measured, results=results, outdated={other: "nobody has checked it"})
+    found = release_about(replace(two, measured=measured))
+    assert found["datasets"] == {"squares": results[good].key.data_fingerprint}
+    assert list(found["protocols"]) == ["clean-v1 on squares"]
 
 
 def test_freezing_the_same_numbers_again_changes_no_byte(two: SiteInput, tmp_path: Path) -> None:
