@@ -48,6 +48,8 @@ class Submission:
     faults: list[str] = field(default_factory=list)
     results: dict[Cell, Result] = field(default_factory=dict)
     """Readable results, changed or not."""
+    changed: set[Cell] = field(default_factory=set)
+    """Of these, the new and changed ones."""
 
     def __post_init__(self) -> None:
         """Nothing is read yet."""
@@ -61,6 +63,7 @@ class Submission:
     def check(self) -> list[str]:
         """Every fault, one line each, with file and field; sorted by file."""
         changed = [path for path in self._paths() if self._read(path)]
+        self.changed = {Cell(*_parts(self._below(path))) for path in changed}
         for name in sorted(set(self.before or ()) - {self._below(path) for path in self._files()}):
             self._fault(
                 name, "", "expected the file to stay: a wrong result is invalidated, never taken away"
@@ -230,9 +233,13 @@ class Submission:
         return None if data == wanted else "right: expected the bits that the predictions give, got others"
 
     def _between(self) -> None:
-        """Faults that show between results: one run under two names, other labels on the same images."""
+        """Faults that show between results: one run under two names, other labels on the same images.
+
+        Told of the later one: what was there before is not at fault.
+        """
+        ordered = sorted(self.results.items(), key=lambda item: (item[0] in self.changed, item[0]))
         owners: dict[str, list[Cell]] = defaultdict(list)
-        for cell, result in sorted(self.results.items()):
+        for cell, result in ordered:
             if result.shards:
                 owners[predictions_digest(result.shards)].append(cell)
             owners[result.key_digest].append(cell)
@@ -243,7 +250,7 @@ class Submission:
                     f"{cell.name}.json", "shards", f"expected predictions of its own, got those of {other}"
                 )
         samples: dict[str, dict[str, Cell]] = defaultdict(dict)
-        for cell, result in sorted(self.results.items()):
+        for cell, result in ordered:
             run = self._quiet(result)
             if run is not None:
                 samples[result.key.data_fingerprint].setdefault(run.record.plan.samples_digest, cell)

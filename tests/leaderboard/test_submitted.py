@@ -8,8 +8,9 @@ import re
 import pytest
 
 from robustboard.leaderboard import submitted
+from robustboard.runners.record import RunKey
 from robustboard.runners.score import result_of
-from tests.leaderboard.forging import NAMES, Ground, forgeries, ground
+from tests.leaderboard.forging import NAMES, Ground, forgeries, ground, resealed
 
 TOLD = re.compile(r"(leaderboard/(results|outcomes)|runs)/\S+: .+")
 
@@ -146,3 +147,17 @@ def test_results_of_main_need_no_predictions_but_new_ones_do(field: Ground) -> N
         folder.with_name("away").rename(folder)
     lacking = [fault for fault in faults if "expected the predictions of run" in fault]
     assert len(lacking) == len(faults) == 4 + 4
+
+
+def test_predictions_under_two_names_are_the_fault_of_the_one_who_comes_later(field: Ground) -> None:
+    """A copy whose name comes first in the alphabet does not put the blame on the original."""
+    values = field.values("tiny/clean-v1--digits")
+    key = {**values["key"], "model": "a-copy"}
+    digest = RunKey.model_validate_json(json.dumps(key)).digest
+    path = field.path("a-copy/clean-v1--digits")
+    path.parent.mkdir()
+    path.write_bytes(resealed({**values, "key": key, "key_digest": digest}))
+    faults = [fault for fault in field.faults() if "predictions of its own" in fault]
+    field.restore()
+    told = "expected predictions of its own, got those of tiny/clean-v1--digits.json"
+    assert faults == [f"leaderboard/results/a-copy/clean-v1--digits.json: shards: {told}"]
