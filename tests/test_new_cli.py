@@ -297,6 +297,31 @@ def test_result_files_of_the_hub_are_imported_as_reported_numbers(hub: Hub, plan
     assert (code, told) == (2, "org/clip-tiny has no results in .eval_results/")
 
 
+def test_an_import_never_replaces_a_table_nor_leaves_an_entry_without_one(hub: Hub, plant: Plant) -> None:
+    table = plant.write("registry/reported/org-test_resnet.small.csv", b"mine\n")
+    code, out, told = hub.run(plant.root, "new", "reported", "org/Test_ResNet.small")
+    assert (code, out) == (2, "")
+    assert told == "registry/reported/org-test_resnet.small.csv is there already: nothing was written"
+    assert table.read_bytes() == b"mine\n"
+    table.unlink()
+    table.mkdir()
+    assert hub.run(plant.root, "new", "reported", "org/Test_ResNet.small")[:2] == (1, "")
+    assert sorted(table.parent.iterdir()) == [table]
+
+
+@pytest.mark.parametrize("budget", ["", "x", "nan", "0", "-1/10", "8/0", "1e999"])
+def test_a_budget_that_is_no_positive_number_writes_no_protocol(hub: Hub, plant: Plant, budget: str) -> None:
+    file = plant.write("benchmarks/external/mine.npz", b"images")
+    before = sorted(plant.root.rglob("*"))
+    code, out, told = hub.run(
+        plant.root, "new", "external", str(file), "-d", "shapes", "--norm", "linf", f"--budget={budget}"
+    )
+    assert (code, out) == (2, "")
+    assert told.startswith("--budget: expected")
+    assert "\n" not in told
+    assert sorted(plant.root.rglob("*")) == before
+
+
 @pytest.mark.parametrize("command", ["model", "dataset", "benchmark", "external", "reported"])
 def test_each_command_has_help_with_an_example(command: str) -> None:
     from typer.testing import CliRunner
