@@ -119,7 +119,8 @@ def check_results(
     for line in () if as_json else faults:
         console.say(line)
     if not faults:
-        console.say(f"{len(submission.results)} results: no problem")
+        told = "" if before is None else f", {len(submission.changed)} of them new or changed"
+        console.say(f"{len(submission.results)} results{told}: no problem")
     raise typer.Exit(REFUSED if faults else 0)
 
 

@@ -48,7 +48,7 @@ def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
             "oracle": entry.oracle,
             "model": entry.model or "",
             "wanted": f"{entry.per_class} a class",
-            "content": (entry.content_sha256 or "not released")[:16],
+            "content": (entry.content_sha256 or "not stated")[:16],
             "here": _state(content, entry),
         }
         for entry in _entries(content).values()

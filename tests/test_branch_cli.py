@@ -81,7 +81,10 @@ def test_a_model_with_its_results_passes_and_is_compared(checkout: Path, tmp_pat
     guarded = robustboard(checkout, "guard", "main", "--models")
     assert (guarded.exit_code, guarded.stdout.split()) == (0, ["other"])
     assert robustboard(checkout, "check").exit_code == 0
-    assert robustboard(checkout, "check-results", "--base", "main").exit_code == 0
+    held = robustboard(checkout, "check-results", "--base", "main")
+    total = len(list((checkout / "leaderboard/results").glob("*/*.json")))
+    assert held.exit_code == 0
+    assert held.output.strip() == f"{total} results, 1 of them new or changed: no problem"
     done = robustboard(checkout, "compare-branch", "main", "--to", str(tmp_path / "report"))
     assert done.exit_code == 0, done.output
     page = (tmp_path / "report" / "report.md").read_text()
