@@ -52,7 +52,11 @@ def recompute(
     missing: list[str] = []
     faults: list[str] = []
     for cell, result in _results(content, cells or []):
-        found = _stored(content, result)
+        try:
+            found = _stored(content, result)
+        except StoreError as error:
+            faults.append(str(error))
+            continue
         if found is None:
             missing.append(cell.name)
             continue
@@ -205,16 +209,21 @@ def _results(content: Content, names: Sequence[str]) -> list[tuple[Cell, Result]
 
 
 def _stored(content: Content, result: Result) -> tuple[Store, StoredRun] | None:
-    """The run of a result: measured here, or fetched with `predictions pull`; None where it is nowhere."""
+    """The run of a result: measured here, or fetched with `predictions pull`; None where it is nowhere.
+
+    Raises StoreError where all that lies under its key are other predictions than the result's.
+    """
     from robustboard.runners.published import stores  # noqa: PLC0415 - imports pyarrow
 
+    others = []
     for store in stores(content.workspace):
         run = store.read(result.key_digest)
-        if run is not None:
-            if run.record.shards != result.shards:
-                place = store.name(store.folder(result.key_digest))
-                raise StoreError(f"{place}: shards: other predictions than the result's")
+        if run is not None and run.record.shards == result.shards:
             return store, run
+        if run is not None:
+            others.append(store.name(store.folder(result.key_digest)))
+    if others:
+        raise StoreError(f"{others[0]}: shards: other predictions than the result's")
     return None
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from robustboard import commands, trust_cli
-from robustboard.errors import UserError
+from robustboard.errors import StoreError, UserError
 from robustboard.leaderboard.results import workspace_results
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import Result
@@ -68,3 +69,32 @@ def test_an_attack_that_nobody_has_checked_lends_no_tier(
     submitted = replace(content, workspace=Workspace(tmp_path, tmp_path))
     with pytest.raises(UserError, match=f"{SET} on digits-resnet is unchecked or invalidated: run it"):
         trust_cli._adaptive(submitted, cell, results[cell], SET)
+
+
+class Shelf:
+    """A store with one run, whatever the key."""
+
+    def __init__(self, shards: object) -> None:
+        self.run = SimpleNamespace(record=SimpleNamespace(shards=shards))
+
+    def read(self, _: str) -> SimpleNamespace:
+        return self.run
+
+    def folder(self, key: str) -> Path:
+        return Path("published") / key
+
+    def name(self, path: Path) -> str:
+        return str(path)
+
+
+def test_other_predictions_under_the_same_key_hide_no_run_and_stop_no_other(
+    content: commands.Content, results: Mapping[Cell, Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repository of predictions may be a stranger's: it cannot occupy the key of somebody else's run."""
+    result = results[Cell("digits-resnet", "pgd-v1", "digits")]
+    foreign, own = Shelf(()), Shelf(result.shards)
+    monkeypatch.setattr("robustboard.runners.published.stores", lambda _: [foreign, own])
+    assert trust_cli._stored(content, result) == (own, own.run)
+    monkeypatch.setattr("robustboard.runners.published.stores", lambda _: [foreign])
+    with pytest.raises(StoreError, match="shards: other predictions than the result's"):
+        trust_cli._stored(content, result)
