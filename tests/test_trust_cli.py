@@ -94,7 +94,8 @@ def test_other_predictions_under_the_same_key_hide_no_run_and_stop_no_other(
     result = results[Cell("digits-resnet", "pgd-v1", "digits")]
     foreign, own = Shelf(()), Shelf(result.shards)
     monkeypatch.setattr("robustboard.runners.published.stores", lambda _: [foreign, own])
-    assert trust_cli._stored(content, result) == (own, own.run)
+    found: object = trust_cli._stored(content, result)
+    assert found == (own, own.run)
     monkeypatch.setattr("robustboard.runners.published.stores", lambda _: [foreign])
     with pytest.raises(StoreError, match="shards: other predictions than the result's"):
         trust_cli._stored(content, result)
