@@ -10,7 +10,8 @@ from robustboard.registry.entries import LockedEntry, ModelEntry
 from robustboard.runners import hub
 from robustboard.runners.hub import Call, files
 from robustboard.workspace import Workspace
-from tests.runners.test_hub import A, locked, source
+from tests.runners.asked_hub import A
+from tests.runners.test_hub import locked, source
 
 
 def test_several_files_are_laid_out_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
