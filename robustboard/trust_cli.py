@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robustboard import console
-from robustboard.errors import CellError, StoreError, UserError, echo
+from robustboard import console, durable
+from robustboard.errors import CellError, RobustboardError, StoreError, UserError, echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,7 +167,11 @@ def invalidate(
         values["link"] = link
     name = new_id(f"{found.model}-{found.benchmark}-{found.dataset}"[:55] + f"-{result.key_digest[:8]}")
     path = place(content.workspace, trust.folder(content.workspace), name, draft(None, values))
-    trust.load_invalidations(content.workspace)
+    try:
+        trust.load_invalidations(content.workspace)
+    except RobustboardError:
+        durable.remove(path)  # a reason or link that no entry may hold
+        raise
     console.out(content.workspace.show(path))
     console.say(f"{found.name} is no longer ranked; next: robustboard check, and a line in CHANGELOG.md")
 

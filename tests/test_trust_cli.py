@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from robustboard import commands, trust_cli
-from robustboard.errors import StoreError, UserError
+from robustboard.errors import ContentError, StoreError, UserError
 from robustboard.leaderboard.results import workspace_results
 from robustboard.runners.keys import Cell
 from robustboard.runners.record import Result
@@ -69,6 +69,27 @@ def test_an_attack_that_nobody_has_checked_lends_no_tier(
     submitted = replace(content, workspace=Workspace(tmp_path, tmp_path))
     with pytest.raises(UserError, match=f"{SET} on digits-resnet is unchecked or invalidated: run it"):
         trust_cli._adaptive(submitted, cell, results[cell], SET)
+
+
+@pytest.mark.parametrize(
+    ("reason", "link", "said"),
+    [
+        ("", None, "reason: expected text of 1 to 4096"),
+        ("wrong crop", "javascript:x", "link: expected an https"),
+    ],
+)
+def test_an_invalidation_that_no_entry_may_hold_leaves_no_file(
+    reason: str, link: str | None, said: str, tmp_path: Path, content: commands.Content
+) -> None:
+    name = "digits-resnet/clean-v1--digits.json"
+    place = tmp_path / "leaderboard" / "results" / name
+    place.parent.mkdir(parents=True)
+    place.write_bytes((ROOT / "leaderboard" / "results" / name).read_bytes())
+    submitted = replace(content, workspace=Workspace(tmp_path, tmp_path))
+    context = SimpleNamespace(obj=SimpleNamespace(content=lambda: submitted))
+    with pytest.raises(ContentError, match=said):
+        trust_cli.invalidate(context, "digits-resnet/clean-v1/digits", reason=reason, link=link)  # type: ignore[arg-type]  # a context with what is read
+    assert list((tmp_path / "leaderboard").rglob("*.yaml")) == []
 
 
 class Shelf:
