@@ -75,9 +75,7 @@ def test_every_command_has_help_with_an_example_and_is_in_the_readme(command: st
     shown = CliRunner().invoke(app, [command, "--help"], prog_name="robustboard")
     assert shown.exit_code == 0
     assert f"robustboard {command}" in shown.output.split("Example")[1]
-    # In the main path with its first word, in the table of the others without.
-    named = re.compile(rf"(robustboard |`){command}[ `]")
-    assert named.search((ROOT / "README.md").read_text()) or command == "demo"
+    assert f"robustboard {command}" in (ROOT / "README.md").read_text() or command == "demo"
 
 
 @pytest.mark.parametrize(
